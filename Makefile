@@ -1,0 +1,122 @@
+# gradmesh: the only build description. `make help` lists the targets.
+
+VERSION := 0.1.0
+MAJOR   := $(firstword $(subst ., ,$(VERSION)))
+
+BUILD   ?= build
+PREFIX  ?= /usr/local
+libdir  ?= $(PREFIX)/lib
+includedir ?= $(PREFIX)/include
+bindir  ?= $(PREFIX)/bin
+mandir  ?= $(PREFIX)/share/man
+docdir  ?= $(PREFIX)/share/doc/gradmesh
+
+CC      ?= cc
+CXX     ?= c++
+AR      ?= ar
+OPT     ?= -O3
+WARN    := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wpointer-arith \
+           -Wwrite-strings -Wformat=2 -Wundef
+# DEV=1: warnings are errors. SAN=address|undefined|thread: build with that sanitizer.
+ifdef DEV
+WARN    += -Werror
+endif
+ifdef SAN
+SANFLAGS := -fsanitize=$(SAN) -fno-sanitize-recover=all -fno-omit-frame-pointer
+OPT     := -O1
+endif
+
+# -ffp-contract=off: a sum must not depend on whether the compiler found a fused multiply-add.
+CFLAGS  ?= -g
+ALL_CFLAGS := -std=gnu11 $(OPT) $(CFLAGS) $(WARN) $(SANFLAGS) -ffp-contract=off -fno-math-errno \
+              -fPIC -fvisibility=hidden -pthread -MMD -MP
+CPPFLAGS += -Iinclude -Isrc -I. -D_GNU_SOURCE -DGM_BUILDING_SHARED
+ALL_LDFLAGS := $(LDFLAGS) $(SANFLAGS) -pthread
+
+sources = $(filter-out %_test.c,$(wildcard $(1)))
+objects = $(patsubst %.c,$(BUILD)/obj/%.o,$(1))
+
+LIB_SRC     := $(call sources,src/*.c src/*/*.c)
+TRAIN_SRC   := $(call sources,train/*.c)
+PROGRAM_SRC := $(call sources,launch/*.c cli/*.c)
+SUPPORT_SRC := $(wildcard tests/support/*.c)
+TEST_SRC    := $(wildcard src/*_test.c src/*/*_test.c train/*_test.c launch/*_test.c cli/*_test.c \
+                 tests/simulate/*_test.c tests/processes/*_test.c tests/api/*_test.c)
+LONG_SRC    := $(wildcard tests/long/*_test.c)
+TESTS       := $(patsubst %.c,$(BUILD)/tests/%,$(TEST_SRC))
+LONG_TESTS  := $(patsubst %.c,$(BUILD)/tests/%,$(LONG_SRC))
+SCRIPTS     := $(wildcard tests/cli/*_test.sh tests/api/*_test.sh)
+LONG_SCRIPTS := $(wildcard tests/long/*_test.sh)
+
+TRAIN_LIBS  := -lopenblas -lz -lcjson -lcrypto -lm
+SHARED      := $(BUILD)/libgradmesh.so.$(VERSION)
+
+.PHONY: all
+all: $(BUILD)/gradmesh $(BUILD)/libgradmesh.a $(BUILD)/libgradmesh.so  ## build the program and the libraries
+
+$(BUILD)/libgradmesh.a: $(call objects,$(LIB_SRC))
+	@rm -f $@
+	$(AR) rcs $@ $^
+
+$(SHARED): $(call objects,$(LIB_SRC)) src/gradmesh.map
+	$(CC) $(ALL_LDFLAGS) -shared -Wl,-soname,libgradmesh.so.$(MAJOR) -Wl,--version-script=src/gradmesh.map \
+	    -Wl,--no-undefined -o $@ $(filter %.o,$^) $(LDLIBS)
+
+$(BUILD)/libgradmesh.so: $(SHARED)
+	ln -sf $(notdir $(SHARED)) $(BUILD)/libgradmesh.so.$(MAJOR)
+	ln -sf libgradmesh.so.$(MAJOR) $@
+
+$(BUILD)/libgradmesh_train.a: $(call objects,$(TRAIN_SRC))
+	@rm -f $@
+	$(AR) rcs $@ $^
+
+# Everything of the program but main(), for its tests.
+$(BUILD)/program.a: $(filter-out $(BUILD)/obj/cli/main.o,$(call objects,$(PROGRAM_SRC)))
+	@rm -f $@
+	$(AR) rcs $@ $^
+
+$(BUILD)/gradmesh: $(BUILD)/obj/cli/main.o $(BUILD)/program.a $(BUILD)/libgradmesh_train.a $(BUILD)/libgradmesh.a
+	$(CC) $(ALL_LDFLAGS) -o $@ $^ $(TRAIN_LIBS) $(LDLIBS)
+
+$(BUILD)/obj/%.o: %.c | $(BUILD)/.deps
+	@mkdir -p $(@D)
+	$(CC) $(ALL_CFLAGS) $(CPPFLAGS) -c -o $@ $<
+
+$(BUILD)/support.a: $(call objects,$(SUPPORT_SRC))
+	@rm -f $@
+	$(AR) rcs $@ $^
+
+$(BUILD)/tests/%: $(BUILD)/obj/%.o $(BUILD)/support.a $(BUILD)/program.a $(BUILD)/libgradmesh_train.a $(BUILD)/libgradmesh.a
+	@mkdir -p $(@D)
+	$(CC) $(ALL_LDFLAGS) -o $@ $^ -lcmocka $(TRAIN_LIBS) $(LDLIBS)
+
+# Brings what the build needs, by package name, when it is missing.
+$(BUILD)/.deps: tools/deps.sh
+	@mkdir -p $(BUILD)
+	@sh tools/deps.sh
+	@touch $@
+
+.PHONY: test test-long build-tests
+build-tests: all $(TESTS)
+test: build-tests  ## unit, simulated, multi-process, fault and command-line tests (under 90 s)
+	@BUILD=$(abspath $(BUILD)) SAN=$(SAN) sh tests/run.sh $(TESTS) $(SCRIPTS)
+test-long: build-tests $(LONG_TESTS)  ## the long ones too: sizes beyond 2^31 bytes, many seeds
+	@BUILD=$(abspath $(BUILD)) SAN=$(SAN) GRADMESH_TEST_LONG=1 TEST_TIMEOUT=1800 sh tests/run.sh $(TESTS) $(SCRIPTS) $(LONG_TESTS) $(LONG_SCRIPTS)
+
+.PHONY: asan ubsan tsan
+asan:   ## the tests under the address sanitizer
+	@$(MAKE) --no-print-directory BUILD=$(BUILD)/asan SAN=address test
+ubsan:  ## the tests under the undefined-behaviour sanitizer
+	@$(MAKE) --no-print-directory BUILD=$(BUILD)/ubsan SAN=undefined test
+tsan:   ## the tests under the thread sanitizer
+	@$(MAKE) --no-print-directory BUILD=$(BUILD)/tsan SAN=thread test
+
+.PHONY: clean help
+clean:  ## remove what was built
+	rm -rf $(BUILD)
+
+help:  ## this list
+	@sed -n 's/^\([a-z][a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
+
+-include $(shell test -d $(BUILD) && find $(BUILD)/obj -name '*.d' 2>/dev/null)
+.SECONDARY:

@@ -1,0 +1,314 @@
+/* gradmesh.h - collectives for distributed data-parallel training, over plain TCP.
+ *
+ * The whole public library. A process joins a group of `world_size` processes by creating a
+ * communicator; every member then calls the same collectives in the same order. Nothing else is
+ * needed: no launcher of a particular kind, no MPI, no daemon.
+ *
+ *     gm_comm_options options;
+ *     gm_error        error;
+ *     gm_comm        *comm;
+ *     gm_comm_options_default(&options);
+ *     if (gm_comm_options_from_env(&options, &error) != GM_OK) ...     // who am I, who are the others
+ *     if (gm_comm_create(&comm, &options, &error) != GM_OK) ...        // meets the others
+ *     gm_all_reduce(comm, grad, grad, count, GM_F32, GM_AVG);          // the same sum on every rank
+ *     gm_comm_destroy(comm);
+ *
+ * Vocabulary: a *rank* is a member's number, 0 .. world_size - 1. A *peer* is another rank. A *chunk*
+ * is the part of a buffer that belongs to a rank (gm_chunk). *Payload* bytes are the caller's data;
+ * *protocol* bytes are everything else that the library sends. Counts are elements, sizes bytes.
+ *
+ * Errors: every fallible function returns a gm_status and must not be ignored. There are three kinds.
+ * A caller's mistake (GM_ERR_ARG, GM_ERR_STATE, GM_ERR_UNSUPPORTED) changes nothing: fix the call.
+ * An operating error (a peer lost, a mismatch, a time limit, the machine) leaves the communicator
+ * failed: every later collective returns the same first error at once, until gm_comm_destroy. The
+ * third kind, a broken invariant of the library itself, ends the process with a message.
+ *
+ * Threads: different communicators are independent. One communicator may be used by one thread at a
+ * time; a second thread that calls a collective meanwhile gets GM_ERR_STATE. Functions that differ
+ * say so. The library never prints, never exits, installs no signal handler and changes no
+ * floating-point mode. It starts one service thread for each communicator with world_size > 1, with
+ * all signals blocked in it.
+ */
+#ifndef GRADMESH_H
+#define GRADMESH_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define GM_VERSION_MAJOR 0
+#define GM_VERSION_MINOR 1
+#define GM_VERSION_PATCH 0
+#define GM_VERSION_STRING "0.1.0"
+
+#if defined(GM_BUILDING_SHARED) && (defined(__GNUC__) || defined(__clang__))
+#define GM_API __attribute__((visibility("default")))
+#else
+#define GM_API
+#endif
+#if defined(__GNUC__) || defined(__clang__)
+#define GM_MUST_USE __attribute__((warn_unused_result))
+#else
+#define GM_MUST_USE
+#endif
+
+/* ---- status and errors ------------------------------------------------------------------------- */
+
+/* What came of a call, by what the caller can do next. */
+typedef enum gm_status {
+    GM_OK = 0,
+    GM_AGAIN,            /* nothing can move just now (never returned by the blocking calls below) */
+    GM_ERR_ARG,          /* an argument is wrong; nothing was started */
+    GM_ERR_STATE,        /* the call is not allowed now; nothing was started */
+    GM_ERR_UNSUPPORTED,  /* this combination is not offered; nothing was started */
+    GM_ERR_MISMATCH,     /* ranks called different things, or were set up differently */
+    GM_ERR_REFUSED,      /* a peer or the store turned this process away, and said why */
+    GM_ERR_PEER_LOST,    /* a rank is gone; the record says which */
+    GM_ERR_TIMEOUT,      /* no byte moved for the stall limit, or start-up took too long */
+    GM_ERR_ABORTED,      /* a rank called gm_comm_abort; the record says who and why */
+    GM_ERR_PROTOCOL,     /* bytes arrived that cannot be right */
+    GM_ERR_VERSION,      /* the peer speaks another version of the protocol */
+    GM_ERR_SYSTEM,       /* the machine refused something; sys_errno is kept */
+    GM_ERR_NOMEM         /* no memory */
+} gm_status;
+
+/* The name of a status, "GM_ERR_PEER_LOST", or "?" for a number that is none. Static string. */
+GM_API const char *gm_status_name(gm_status status);
+/* One line that says what the status means. Static string. */
+GM_API const char *gm_status_text(gm_status status);
+
+/* What went wrong, as fields and as one sentence made from them. */
+typedef struct gm_error {
+    gm_status   status;
+    int         rank;        /* who reports; -1 before it is known */
+    int         culprit;     /* the rank believed to be the cause; -1 if none is */
+    uint32_t    epoch;       /* life of the membership, 0 until elastic membership changes it */
+    uint64_t    op_seq;      /* which collective, counted from 1 per communicator; 0 outside of one */
+    const char *op;          /* "all_reduce"; static; NULL outside of a collective */
+    const char *algorithm;   /* "ring"; static; NULL outside of a collective */
+    int         step;        /* step of the algorithm, from 0; -1 if it has none */
+    int         n_steps;
+    uint64_t    done_bytes;  /* payload received so far in this collective ... */
+    uint64_t    total_bytes; /* ... of so many */
+    int64_t     elapsed_ns;  /* since the collective (or the start-up) began */
+    int         sys_errno;   /* 0 if none */
+    char        text[512];   /* one sentence, always zero-terminated */
+} gm_error;
+
+/* ---- logging ----------------------------------------------------------------------------------- */
+
+typedef enum gm_log_level { GM_LOG_ERROR, GM_LOG_WARN, GM_LOG_INFO, GM_LOG_DEBUG } gm_log_level;
+
+/* Receives one line without its newline. May be called from the service thread; must not call the
+ * library. */
+typedef void (*gm_log_fn)(void *user, gm_log_level level, const char *line);
+
+/* ---- element types, reductions, collectives ---------------------------------------------------- */
+
+typedef enum gm_dtype { GM_F32, GM_F64, GM_I32, GM_I64, GM_DTYPE_END } gm_dtype;
+
+/* How elements of different ranks are combined.
+ * All ranks get identical bits. A NaN result is the canonical quiet NaN (0x7fc00000, or
+ * 0x7ff8000000000000); GM_MIN and GM_MAX propagate NaN and order -0 below +0. Integer GM_SUM wraps
+ * (two's complement). GM_AVG sums, then divides once by world_size; it is refused for integers. */
+typedef enum gm_redop { GM_SUM, GM_MIN, GM_MAX, GM_AVG, GM_REDOP_END } gm_redop;
+
+typedef enum gm_collective {
+    GM_ALL_REDUCE,
+    GM_REDUCE_SCATTER,
+    GM_ALL_GATHER,
+    GM_BROADCAST,
+    GM_BARRIER,
+    GM_COLLECTIVE_END
+} gm_collective;
+
+GM_API size_t      gm_dtype_bytes(gm_dtype dtype);           /* 0 for a number that is none */
+GM_API const char *gm_dtype_name(gm_dtype dtype);            /* "f32"; "?" for none. Static. */
+GM_API const char *gm_redop_name(gm_redop redop);            /* "sum"; "?" for none. Static. */
+GM_API const char *gm_collective_name(gm_collective which);  /* "all_reduce"; "?" for none. Static. */
+
+/* ---- communicator ------------------------------------------------------------------------------ */
+
+typedef struct gm_comm gm_comm;
+
+/* How to join. Fill with gm_comm_options_default, then set what differs. Strings are read during
+ * gm_comm_create only and stay the caller's. */
+typedef struct gm_comm_options {
+    size_t struct_bytes;       /* set by gm_comm_options_default; tells versions of the struct apart */
+    int    rank;               /* 0 .. world_size - 1; must be set */
+    int    world_size;         /* at least 1; must be set */
+
+    /* Where the ranks meet. `store`, "host:port" or "[v6]:port", is a store that somebody else
+     * serves (gradmesh run does). Without it rank 0 serves one at `master_addr`:`master_port` and
+     * the others connect there. Neither is needed when world_size is 1. */
+    const char *store;
+    const char *master_addr;
+    int         master_port;
+    const char *job_id;        /* up to 31 characters; who has another one is refused. NULL: "" */
+    const char *group;         /* name of this communicator within the job, up to 31 characters, for
+                                  programs that create several side by side. NULL: "world" */
+
+    /* The caller's own settings that must agree, as lines "key=value\n". Compared by all ranks at
+     * creation: a difference fails it on every rank and shows the key and both values. NULL: none.
+     * Up to 64 KiB. */
+    const char *fingerprint;
+
+    /* Which local address to listen on and to tell the others: a list of interface names, NCCL's
+     * syntax (prefixes "eth,en"; "=eth0" exact; "^docker,lo" all but these), or of networks
+     * ("10.0.0.0/8"). NULL: the address from which the store is reached. */
+    const char *interface_names;
+
+    const char *transport;     /* "auto" or "tcp". NULL: "auto" */
+    const char *algorithm;     /* "auto", "ring" or "naive". NULL: "auto" */
+
+    int connect_timeout_ms;    /* limit of gm_comm_create; default 60,000 */
+    int stall_limit_ms;        /* a wait in a collective ends when no byte moved for so long; default
+                                  300,000; 0: no limit */
+
+    gm_log_fn    log;          /* NULL: silence */
+    void        *log_user;     /* handed to `log` */
+    gm_log_level log_level;    /* the most talkative level wanted; default GM_LOG_WARN */
+} gm_comm_options;
+
+/* Fills *options with the defaults; rank and world_size become -1. Does not block, cannot fail. */
+GM_API void gm_comm_options_default(gm_comm_options *options);
+
+/* Takes from the environment what is set there, over what *options holds: the GRADMESH_ variables
+ * (RANK, WORLD_SIZE, STORE, JOB_ID, SOCKET_IFNAME, TRANSPORT, ALGO, TIMEOUT_MS, LOG), and MASTER_ADDR and
+ * MASTER_PORT; rank and world size from the first complete family of GRADMESH_RANK/GRADMESH_WORLD_SIZE,
+ * RANK/WORLD_SIZE, OMPI_COMM_WORLD_RANK/_SIZE, PMI_RANK/PMI_SIZE, SLURM_PROCID/SLURM_NTASKS,
+ * and JOB_COMPLETION_INDEX with WORLD_SIZE. With none of them it is a world of one. The strings point
+ * into the environment. The only function of the library that reads it. Does not block.
+ *
+ * GM_OK; GM_ERR_ARG: a variable is not what it should be; *error (may be NULL) names it, its value and
+ * what is wanted. */
+GM_API GM_MUST_USE gm_status gm_comm_options_from_env(gm_comm_options *options, gm_error *error);
+
+/* Meets the other ranks and connects to those that the collectives need.
+ *
+ * Blocks until all world_size ranks are there, at most connect_timeout_ms. A world of one needs no
+ * network and returns at once. On success *comm is the caller's until gm_comm_destroy; on failure it is
+ * NULL, everything is cleaned up and *error (may be NULL) says what was wrong.
+ *
+ * GM_ERR_ARG: options that cannot be right. GM_ERR_UNSUPPORTED: a transport or algorithm that is
+ * not there. GM_ERR_TIMEOUT: somebody did not come; the sentence lists the missing ranks.
+ * GM_ERR_REFUSED: this process is turned away: other job id, rank already taken, other world size.
+ * GM_ERR_MISMATCH: fingerprints differ. GM_ERR_VERSION: another protocol version.
+ * GM_ERR_PEER_LOST: a rank vanished meanwhile. GM_ERR_SYSTEM: no port, no descriptor, ...
+ * GM_ERR_PROTOCOL: what answered is not gradmesh. GM_ERR_NOMEM. */
+GM_API GM_MUST_USE gm_status gm_comm_create(gm_comm **comm, const gm_comm_options *options,
+                                            gm_error *error);
+
+/* Says goodbye to the others and frees everything. Blocks for two seconds at the most. The last
+ * collective that succeeded here is not disturbed on ranks that still work on it; one that calls
+ * another collective is told that this rank has left. NULL is fine. */
+GM_API void gm_comm_destroy(gm_comm *comm);
+
+/* Fails the communicator on every rank with GM_ERR_ABORTED; calls in progress return. `reason`, one
+ * line, is in everybody's error. May be called from any thread. Does not block.
+ * GM_OK, also when it had failed already (the first cause stays). GM_ERR_ARG. */
+GM_API gm_status gm_comm_abort(gm_comm *comm, const char *reason);
+
+GM_API int gm_comm_rank(const gm_comm *comm);
+GM_API int gm_comm_size(const gm_comm *comm);
+
+/* The record of the last call on this communicator that did not return GM_OK, or of the failure
+ * that has made it unusable. Never NULL; status GM_OK if there was none. The library's; valid until
+ * the next call on `comm` by the same thread. */
+GM_API const gm_error *gm_comm_error(const gm_comm *comm);
+
+/* ---- collectives ------------------------------------------------------------------------------- *
+ *
+ * All block until this rank's part is done and its buffers may be reused. They wait for the other
+ * ranks; each wait ends when the communicator fails (a rank is lost or aborts) or when no byte moved
+ * for stall_limit_ms. Every rank must make the same calls in the same order with the same
+ * arguments; what differs is found by the neighbours before anything is used, and fails the
+ * communicator on every rank with GM_ERR_MISMATCH and both versions of the call.
+ *
+ * `send` is only read; `recv` is written. In place means send == recv; other overlaps are refused.
+ * Buffers need the alignment of their element type. After an error the contents of `recv` are
+ * unspecified. A buffer may be NULL when its count is 0. Any count works, also 0, fewer elements than
+ * ranks, and more than 2^31 bytes.
+ *
+ * Success says that this rank has its result; it says nothing about the others, except that all have
+ * entered this call (gm_broadcast: this rank and those before it).
+ *
+ * Status, of all: GM_OK; GM_ERR_ARG; GM_ERR_STATE (another thread is inside); GM_ERR_UNSUPPORTED (for
+ * example GM_AVG of integers); GM_ERR_MISMATCH; GM_ERR_PEER_LOST; GM_ERR_TIMEOUT; GM_ERR_ABORTED;
+ * GM_ERR_PROTOCOL; GM_ERR_SYSTEM; GM_ERR_NOMEM.
+ *
+ * Source: ring all-reduce: Patarasuk and Yuan, "Bandwidth optimal all-reduce algorithms for clusters
+ * of workstations", J. Parallel Distrib. Comput. 69 (2009). Its use for gradients: Gibiansky,
+ * "Bringing HPC techniques to deep learning" (2017). */
+
+/* The part of `count` elements that belongs to `rank`: *first_elem and *n_elems. Chunks are in rank
+ * order, cover everything, and differ by one element at the most, the longer ones first.
+ * world_size >= 1, 0 <= rank < world_size. */
+GM_API void gm_chunk(size_t count, int world_size, int rank, size_t *first_elem, size_t *n_elems);
+
+/* recv[i] = send[i] of all ranks combined by `redop`, on every rank. `send`, `recv`: count elements.
+ * Ring: 2 count (N-1)/N elements sent by each rank, to within a chunk's rounding. */
+GM_API GM_MUST_USE gm_status gm_all_reduce(gm_comm *comm, const void *send, void *recv,
+                                           size_t count, gm_dtype dtype, gm_redop redop);
+
+/* Combines `count` elements of all ranks and leaves rank r with chunk r of the result.
+ * `send`: count elements. `recv`: this rank's chunk only (see gm_chunk). In place (send == recv) the
+ * buffer holds count elements, and afterwards chunk r stands in its place in it; the rest of it is
+ * unspecified. Out of place the library keeps scratch memory of count elements. */
+GM_API GM_MUST_USE gm_status gm_reduce_scatter(gm_comm *comm, const void *send, void *recv,
+                                               size_t count, gm_dtype dtype, gm_redop redop);
+
+/* Collects the chunks: recv = chunk 0, chunk 1, ... of `count` elements in all, on every rank.
+ * `send`: this rank's chunk (see gm_chunk). `recv`: count elements. In place (send == recv) this
+ * rank's chunk already stands in its place in recv. */
+GM_API GM_MUST_USE gm_status gm_all_gather(gm_comm *comm, const void *send, void *recv,
+                                           size_t count, gm_dtype dtype);
+
+/* Gives everybody root's `count` elements in `buffer`. */
+GM_API GM_MUST_USE gm_status gm_broadcast(gm_comm *comm, void *buffer, size_t count,
+                                          gm_dtype dtype, int root);
+
+/* Returns when every rank has entered it. */
+GM_API GM_MUST_USE gm_status gm_barrier(gm_comm *comm);
+
+/* ---- accounting -------------------------------------------------------------------------------- */
+
+/* What the data links have carried and how long collectives took, since creation. */
+typedef struct gm_traffic {
+    uint64_t calls;               /* collectives that were started */
+    uint64_t payload_sent_bytes;
+    uint64_t payload_recv_bytes;
+    uint64_t protocol_sent_bytes; /* descriptors, piece headers; for GM_COLLECTIVE_END also handshakes */
+    uint64_t protocol_recv_bytes;
+    int64_t  elapsed_ns;          /* inside collectives */
+    int64_t  waiting_ns;          /* of that: asleep because nothing could move */
+} gm_traffic;
+
+/* The traffic of one kind of collective, or of the whole communicator with GM_COLLECTIVE_END.
+ * Does not block. GM_OK, GM_ERR_ARG. */
+GM_API gm_status gm_comm_traffic(const gm_comm *comm, gm_collective which, gm_traffic *traffic);
+
+/* What the kernel counted on the data links: sent_bytes without retransmissions, recv_bytes. When no
+ * collective runs they equal payload + protocol of gm_comm_traffic to the byte. Waits up to a second
+ * until everything sent is acknowledged. Linux; elsewhere GM_ERR_UNSUPPORTED.
+ * GM_OK, GM_ERR_ARG, GM_ERR_UNSUPPORTED, GM_ERR_STATE (a collective is running),
+ * GM_ERR_TIMEOUT (something is still unacknowledged). */
+GM_API GM_MUST_USE gm_status gm_comm_kernel_traffic(const gm_comm *comm, uint64_t *sent_bytes,
+                                                    uint64_t *recv_bytes);
+
+/* The payload that this rank will send in one such call, by the formula of the algorithm that would
+ * be chosen: for the ring all-reduce, 2 D less two chunks. `root` matters for GM_BROADCAST only.
+ * Does not block. GM_OK, GM_ERR_ARG, GM_ERR_UNSUPPORTED. */
+GM_API gm_status gm_comm_payload_formula(const gm_comm *comm, gm_collective which, size_t count,
+                                         gm_dtype dtype, int root, uint64_t *sent_bytes);
+
+/* The version of the library that is running, "0.1.0"; compare with GM_VERSION_STRING. Static. */
+GM_API const char *gm_version(void);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

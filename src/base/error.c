@@ -1,0 +1,44 @@
+#include "base/error.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+void gmi_error_clear(gm_error *error)
+{
+    if (error == NULL) return;
+    *error = (gm_error){ .status = GM_OK, .rank = -1, .culprit = -1, .step = -1 };
+}
+
+gm_status gmi_error_setv(gm_error *error, gm_status status, const char *format, va_list args)
+{
+    if (error == NULL || error->status != GM_OK) return status;
+    error->status = status;
+    vsnprintf(error->text, sizeof error->text, format, args);
+    return status;
+}
+
+gm_status gmi_error_set(gm_error *error, gm_status status, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    gmi_error_setv(error, status, format, args);
+    va_end(args);
+    return status;
+}
+
+gm_status gmi_error_set_errno(gm_error *error, int sys_errno, const char *format, ...)
+{
+    gm_status status = sys_errno == ENOMEM ? GM_ERR_NOMEM : GM_ERR_SYSTEM;
+    if (error == NULL || error->status != GM_OK) return status;
+    va_list args;
+    va_start(args, format);
+    gmi_error_setv(error, status, format, args);
+    va_end(args);
+    error->sys_errno = sys_errno;
+    size_t used = strlen(error->text);
+    char reason[96];
+    snprintf(error->text + used, sizeof error->text - used, ": %s",
+             strerror_r(sys_errno, reason, sizeof reason));
+    return status;
+}

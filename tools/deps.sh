@@ -1,0 +1,43 @@
+#!/bin/sh
+# Installs the packages that building and testing need, when they are missing: with apt-get when we may
+# (root, or sudo without a password), else it prints the exact command and stops.
+set -eu
+
+missing=
+have_header() {  # package, header
+    printf '#include <%s>\n' "$2" | ${CC:-cc} -E -x c - >/dev/null 2>&1 || missing="$missing $1"
+}
+
+command -v "${CC:-cc}" >/dev/null 2>&1 || missing="$missing gcc libc6-dev"
+command -v pkg-config >/dev/null 2>&1 || missing="$missing pkg-config"
+if [ -z "$missing" ]; then
+    have_header libopenblas-dev cblas.h
+    have_header zlib1g-dev zlib.h
+    have_header libcjson-dev cjson/cJSON.h
+    have_header libssl-dev openssl/evp.h
+    have_header libcmocka-dev "stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <setjmp.h>
+#include <cmocka.h"
+else
+    missing="$missing libopenblas-dev zlib1g-dev libcjson-dev libssl-dev libcmocka-dev"
+fi
+[ -z "$missing" ] && exit 0
+
+command="apt-get install -y --no-install-recommends$missing"
+if ! command -v apt-get >/dev/null 2>&1; then
+    echo "gradmesh needs these packages (Debian's names):$missing" >&2
+    exit 1
+fi
+if [ "$(id -u)" = 0 ]; then sudo=
+elif command -v sudo >/dev/null 2>&1 && sudo -n true 2>/dev/null; then sudo=sudo
+else
+    echo "gradmesh needs packages that are not installed. As root, run:" >&2
+    echo "  apt-get update && $command" >&2
+    exit 1
+fi
+echo "installing:$missing"
+export DEBIAN_FRONTEND=noninteractive
+$sudo apt-get update -qq >/dev/null 2>&1 || true
+$sudo $command -qq >/dev/null
