@@ -1,0 +1,188 @@
+#include "net/socket.h"
+
+#include <errno.h>
+#include <netinet/in.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#ifdef __linux__
+#include <linux/sockios.h>
+#include <linux/tcp.h> /* for tcpi_bytes_sent, which libc's netinet/tcp.h lacks */
+#else
+#include <netinet/tcp.h>
+#endif
+
+#include "base/error.h"
+
+enum { BACKLOG = 1024 };
+
+static int new_socket(int family)
+{
+    return socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+}
+
+gm_status gmi_socket_listen(int *fd, const struct gmi_address *address, gm_error *error)
+{
+    char text[GMI_ADDRESS_TEXT_BYTES];
+    int  one = 1;
+    *fd = new_socket(address->storage.ss_family);
+    if (*fd < 0) return gmi_error_set_errno(error, errno, "cannot make a socket");
+    /* Lets a restarted job have its port back while old connections are in TIME_WAIT. Two listeners on
+     * one port still conflict. */
+    setsockopt(*fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
+    if (bind(*fd, (const struct sockaddr *)&address->storage, address->used_bytes) != 0 ||
+        listen(*fd, BACKLOG) != 0) {
+        int sys_errno = errno;
+        gmi_socket_close(fd);
+        return gmi_error_set_errno(error, sys_errno, "cannot listen on %s",
+                                   gmi_address_format(address, text));
+    }
+    return GM_OK;
+}
+
+static bool is_later(int sys_errno) { return sys_errno == EAGAIN || sys_errno == EWOULDBLOCK || sys_errno == EINTR; }
+
+gm_status gmi_socket_accept(int listener_fd, int *fd, int *sys_errno)
+{
+    *fd = accept4(listener_fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+    if (*fd >= 0) return GM_OK;
+    *sys_errno = errno;
+    /* A connection that died in the queue is no fault of the listener. */
+    if (is_later(errno) || errno == ECONNABORTED || errno == EPROTO) return GM_AGAIN;
+    return GM_ERR_SYSTEM;
+}
+
+gm_status gmi_socket_connect_start(int *fd, const struct gmi_address *to,
+                                   const struct gmi_address *source, int *sys_errno)
+{
+    *fd = new_socket(to->storage.ss_family);
+    if (*fd < 0) {
+        *sys_errno = errno;
+        return GM_ERR_PEER_LOST;
+    }
+    if (source != NULL &&
+        bind(*fd, (const struct sockaddr *)&source->storage, source->used_bytes) != 0) {
+        *sys_errno = errno;
+        gmi_socket_close(fd);
+        return GM_ERR_PEER_LOST;
+    }
+    gm_status status = GM_AGAIN;
+    if (connect(*fd, (const struct sockaddr *)&to->storage, to->used_bytes) == 0) {
+        status = gmi_socket_connect_finish(*fd, sys_errno);
+    } else if (errno != EINPROGRESS && errno != EINTR) {
+        *sys_errno = errno;
+        status = GM_ERR_PEER_LOST;
+    }
+    if (status == GM_ERR_PEER_LOST) gmi_socket_close(fd);
+    return status;
+}
+
+gm_status gmi_socket_connect_finish(int fd, int *sys_errno)
+{
+    int       pending = 0;
+    socklen_t bytes = sizeof pending;
+    if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &pending, &bytes) != 0) pending = errno;
+    if (pending != 0) {
+        *sys_errno = pending;
+        return GM_ERR_PEER_LOST;
+    }
+    struct gmi_address peer;
+    if (gmi_socket_peer_address(fd, &peer) != GM_OK) {
+        if (errno == ENOTCONN) return GM_AGAIN;
+        *sys_errno = errno;
+        return GM_ERR_PEER_LOST;
+    }
+    if (gmi_socket_is_self_connected(fd)) {
+        *sys_errno = ECONNREFUSED;
+        return GM_ERR_PEER_LOST;
+    }
+    return GM_OK;
+}
+
+bool gmi_socket_is_self_connected(int fd)
+{
+    struct gmi_address own, peer;
+    return gmi_socket_own_address(fd, &own) == GM_OK && gmi_socket_peer_address(fd, &peer) == GM_OK &&
+           gmi_address_equal(&own, &peer);
+}
+
+gm_status gmi_socket_send_some(int fd, const struct iovec *parts, int n_parts, size_t *moved_bytes,
+                               int *sys_errno)
+{
+    struct msghdr message = { .msg_iov = (struct iovec *)parts, .msg_iovlen = (size_t)n_parts };
+    ssize_t sent = sendmsg(fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+    *moved_bytes = sent > 0 ? (size_t)sent : 0;
+    if (sent > 0) return GM_OK;
+    if (sent == 0 || is_later(errno)) return GM_AGAIN;
+    *sys_errno = errno;
+    return GM_ERR_PEER_LOST;
+}
+
+gm_status gmi_socket_recv_some(int fd, const struct iovec *parts, int n_parts, size_t *moved_bytes,
+                               int *sys_errno)
+{
+    struct msghdr message = { .msg_iov = (struct iovec *)parts, .msg_iovlen = (size_t)n_parts };
+    ssize_t got = recvmsg(fd, &message, MSG_DONTWAIT);
+    *moved_bytes = got > 0 ? (size_t)got : 0;
+    if (got > 0) return GM_OK;
+    if (got < 0 && is_later(errno)) return GM_AGAIN;
+    *sys_errno = got == 0 ? 0 : errno;
+    return GM_ERR_PEER_LOST;
+}
+
+bool gmi_socket_is_over(int fd)
+{
+    char byte;
+    ssize_t got = recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+    return got == 0 || (got < 0 && !is_later(errno));
+}
+
+void gmi_socket_tune(int fd)
+{
+    int one = 1;
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+}
+
+gm_status gmi_socket_own_address(int fd, struct gmi_address *a)
+{
+    memset(a, 0, sizeof *a);
+    a->used_bytes = sizeof a->storage;
+    return getsockname(fd, (struct sockaddr *)&a->storage, &a->used_bytes) == 0 ? GM_OK : GM_ERR_SYSTEM;
+}
+
+gm_status gmi_socket_peer_address(int fd, struct gmi_address *a)
+{
+    memset(a, 0, sizeof *a);
+    a->used_bytes = sizeof a->storage;
+    return getpeername(fd, (struct sockaddr *)&a->storage, &a->used_bytes) == 0 ? GM_OK : GM_ERR_SYSTEM;
+}
+
+gm_status gmi_socket_kernel_counts(int fd, uint64_t *sent_bytes, uint64_t *recv_bytes)
+{
+#ifdef __linux__
+    int queued = 0;
+    if (ioctl(fd, SIOCOUTQ, &queued) != 0) return GM_ERR_UNSUPPORTED;
+    if (queued != 0) return GM_AGAIN;
+    struct tcp_info info = { 0 };
+    socklen_t       bytes = sizeof info;
+    if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &bytes) != 0) return GM_ERR_UNSUPPORTED;
+    if (bytes < offsetof(struct tcp_info, tcpi_bytes_retrans) + sizeof info.tcpi_bytes_retrans) {
+        return GM_ERR_UNSUPPORTED; /* a kernel before 4.19 */
+    }
+    *sent_bytes = info.tcpi_bytes_sent - info.tcpi_bytes_retrans;
+    *recv_bytes = info.tcpi_bytes_received;
+    return GM_OK;
+#else
+    (void)fd, (void)sent_bytes, (void)recv_bytes;
+    return GM_ERR_UNSUPPORTED;
+#endif
+}
+
+void gmi_socket_finish_sending(int fd) { shutdown(fd, SHUT_WR); }
+
+void gmi_socket_close(int *fd)
+{
+    if (*fd >= 0) close(*fd);
+    *fd = -1;
+}

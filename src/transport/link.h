@@ -1,0 +1,103 @@
+/* link.h - a link is an ordered byte stream to and from one peer. This is the porting guide.
+ *
+ * A transport fills the table below. It knows bytes, never elements, never ranks; who is at the other
+ * end is the caller's business. Nothing here blocks.
+ *
+ *     link_tcp.c    over a connected socket
+ *     link_mem.c    between two ends inside one process, for stepping many ranks in one thread
+ *     link_fault.c  wraps any link and makes its I/O partial, delayed or cut, by seed
+ */
+#ifndef GMI_LINK_H
+#define GMI_LINK_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/uio.h>
+
+#include "gradmesh.h"
+
+struct gmi_poller;
+struct gmi_link;
+
+struct gmi_link_ops {
+    const char *name;
+
+    /* Takes as many bytes from the front of the parts as fit now. GM_OK: *moved_bytes > 0.
+     * GM_AGAIN: none fit. GM_ERR_PEER_LOST: over; gmi_link.sys_errno is set. n_parts >= 1, and the
+     * parts are not empty. */
+    gm_status (*send_some)(struct gmi_link *link, const struct iovec *parts, int n_parts,
+                           size_t *moved_bytes);
+
+    /* Fills the parts from the front with what has arrived. Same results; an end of file is
+     * GM_ERR_PEER_LOST with sys_errno 0, after everything before it was delivered. */
+    gm_status (*recv_some)(struct gmi_link *link, const struct iovec *parts, int n_parts,
+                           size_t *moved_bytes);
+
+    /* Tells the poller what must happen before send_some (GMI_WRITABLE) or recv_some (GMI_READABLE) can
+     * move more; net/poller.h. May do nothing if the link has no descriptor. */
+    void (*watch)(struct gmi_link *link, struct gmi_poller *poller, unsigned interest);
+
+    /* No more will be sent: the peer reads an end of file after what is under way. */
+    void (*finish)(struct gmi_link *link);
+
+    /* Ends the connection and frees the link. */
+    void (*close)(struct gmi_link *link);
+
+    /* Optional (NULL): what the kernel counted; see gmi_socket_kernel_counts. */
+    gm_status (*kernel_counts)(struct gmi_link *link, uint64_t *sent_bytes, uint64_t *recv_bytes);
+};
+
+/* Embedded as the first member by every transport. */
+struct gmi_link {
+    const struct gmi_link_ops *ops;
+    int                        sys_errno; /* why it ended; 0: the peer closed it */
+};
+
+static inline gm_status gmi_link_send_some(struct gmi_link *link, const struct iovec *parts, int n_parts,
+                                           size_t *moved_bytes)
+{
+    return link->ops->send_some(link, parts, n_parts, moved_bytes);
+}
+static inline gm_status gmi_link_recv_some(struct gmi_link *link, const struct iovec *parts, int n_parts,
+                                           size_t *moved_bytes)
+{
+    return link->ops->recv_some(link, parts, n_parts, moved_bytes);
+}
+static inline void gmi_link_watch(struct gmi_link *link, struct gmi_poller *poller, unsigned interest)
+{
+    link->ops->watch(link, poller, interest);
+}
+static inline void gmi_link_finish(struct gmi_link *link) { link->ops->finish(link); }
+static inline void gmi_link_close(struct gmi_link *link)
+{
+    if (link != NULL) link->ops->close(link);
+}
+
+/* A link over a connected socket, which it owns from then on. NULL: no memory (the socket is closed). */
+struct gmi_link *gmi_link_tcp_create(int fd);
+
+/* Both ends of a stream inside this process; each direction holds up to `capacity_bytes` that are sent
+ * and not yet received. */
+gm_status gmi_link_mem_pair(struct gmi_link *ends[2], size_t capacity_bytes);
+
+/* Which faults, drawn from `seed`. Zeros mean none. */
+struct gmi_fault_plan {
+    uint64_t seed;
+    size_t   max_move_bytes;   /* each call moves 1 .. this many bytes */
+    double   delay_probability; /* a call answers GM_AGAIN without trying */
+    uint64_t cut_after_sent_bytes;  /* the link dies once so many bytes were sent (0: never) */
+    uint64_t cut_after_recv_bytes;  /* ... or received */
+};
+/* Wraps `inner`, which it owns from then on. NULL: no memory (inner is closed). */
+struct gmi_link *gmi_link_fault_wrap(struct gmi_link *inner, const struct gmi_fault_plan *plan);
+
+/* The transports that a communicator can be told to use, by name. */
+struct gmi_transport {
+    const char *name, *summary;
+    struct gmi_link *(*from_socket)(int fd);
+};
+/* "auto" is the first row that works here. NULL: there is none of that name. */
+const struct gmi_transport *gmi_transport_find(const char *name);
+
+#endif
