@@ -27,7 +27,7 @@
 /* Brings samples first_sample .. first_sample + n_samples - 1 of the current global batch: inputs
  * (n_samples, n_in), labels (n_samples), each in 0 .. n_classes - 1. GM_OK, or a failure with *error filled. */
 typedef gm_status (*gmt_gather_fn)(void *user, size_t first_sample, size_t n_samples, float *inputs,
-                                   int32_t *labels, gm_error *error);
+                                   uint8_t *labels, gm_error *error);
 
 struct gmt_ddp_options {
     gm_comm *comm;         /* NULL: a single process, no call of the library at all */
@@ -45,7 +45,7 @@ struct gmt_ddp {
     int      rank, world_size;
     size_t   max_micro_rows;
     float   *inputs; /* (max_micro_rows, n_in) */
-    int32_t *labels; /* (max_micro_rows) */
+    uint8_t *labels; /* (max_micro_rows) */
 };
 
 /* What a step was, on this rank. */

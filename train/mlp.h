@@ -53,12 +53,12 @@ const float *gmt_mlp_forward(struct gmt_mlp *mlp, const float *inputs, size_t n_
  * params.gradients becomes scale * d loss / d weights, or, with is_accumulating, that is added to it. With
  * scale = 1 / rows of the whole batch, parts of a batch of whatever sizes add up to the gradient of the mean.
  * n_rows may be 0. `ready` may be NULL. The loss in the result is not scaled. */
-struct gmt_loss gmt_mlp_gradient(struct gmt_mlp *mlp, const float *inputs, const int32_t *labels,
+struct gmt_loss gmt_mlp_gradient(struct gmt_mlp *mlp, const float *inputs, const uint8_t *labels,
                                  size_t n_rows, float scale, bool is_accumulating, gmt_ready_fn ready,
                                  void *user);
 
 /* Loss and correct predictions without gradients, any n_rows (in parts of max_rows). */
-struct gmt_loss gmt_mlp_evaluate(struct gmt_mlp *mlp, const float *inputs, const int32_t *labels,
+struct gmt_loss gmt_mlp_evaluate(struct gmt_mlp *mlp, const float *inputs, const uint8_t *labels,
                                  size_t n_rows);
 
 /* probabilities (n_rows, n_classes) = softmax of the logits, any n_rows. */

@@ -1,0 +1,159 @@
+#include "train/mlp.h"
+
+#include <limits.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/bytes.h"
+#include "base/check.h"
+#include "base/error.h"
+#include "train/ops.h"
+
+static int n_layers(const struct gmt_mlp *mlp) { return mlp->params.layers.n_sizes - 1; }
+static const size_t *sizes(const struct gmt_mlp *mlp) { return mlp->params.layers.sizes; }
+
+size_t gmt_mlp_n_in(const struct gmt_mlp *mlp) { return sizes(mlp)[0]; }
+size_t gmt_mlp_n_classes(const struct gmt_mlp *mlp) { return sizes(mlp)[n_layers(mlp)]; }
+
+/* Memory for max_rows rows of `width`; *is_short when there is none. */
+static float *take_rows(const struct gmt_mlp *mlp, size_t width, bool *is_short)
+{
+    size_t n_elems;
+    float *rows = gmi_mul_sizes(mlp->max_rows, width, &n_elems)
+                      ? gmi_alloc(n_elems, sizeof(float))
+                      : NULL;
+    if (rows == NULL) *is_short = true;
+    return rows;
+}
+
+static gm_status take_buffers(struct gmt_mlp *mlp, gm_error *error)
+{
+    bool is_short = false;
+    size_t widest = 0; /* of the hidden layers: deltas of the logits stay where the logits were */
+    for (int l = 1; l <= n_layers(mlp) && !is_short; l++) {
+        mlp->activations[l] = take_rows(mlp, sizes(mlp)[l], &is_short);
+        if (l < n_layers(mlp) && sizes(mlp)[l] > widest) widest = sizes(mlp)[l];
+    }
+    for (int i = 0; i < 2 && widest > 0 && !is_short; i++)
+        mlp->deltas[i] = take_rows(mlp, widest, &is_short);
+    if (!is_short) return GM_OK;
+    return gmi_error_set(error, GM_ERR_NOMEM,
+                         "no memory for the activations of %zu samples; take a smaller batch or "
+                         "accumulate over more micro-batches",
+                         mlp->max_rows);
+}
+
+gm_status gmt_mlp_init(struct gmt_mlp *mlp, const struct gmt_layers *layers, size_t max_rows,
+                       uint64_t seed, gm_error *error)
+{
+    memset(mlp, 0, sizeof *mlp);
+    if (max_rows < 1 || max_rows > INT_MAX) /* a dimension of BLAS is an int */
+        return gmi_error_set(error, GM_ERR_ARG, "a batch of %zu samples: expected 1 to %d",
+                             max_rows, INT_MAX);
+    gm_status status = gmt_params_init(&mlp->params, layers, seed, error);
+    if (status != GM_OK) return status;
+    mlp->max_rows = max_rows;
+    status = take_buffers(mlp, error);
+    if (status != GM_OK) gmt_mlp_fini(mlp);
+    return status;
+}
+
+void gmt_mlp_fini(struct gmt_mlp *mlp)
+{
+    for (int l = 0; l <= GMT_MAX_LAYERS; l++) gmi_free(mlp->activations[l]);
+    for (int i = 0; i < 2; i++) gmi_free(mlp->deltas[i]);
+    memset(mlp->activations, 0, sizeof mlp->activations);
+    memset(mlp->deltas, 0, sizeof mlp->deltas);
+    gmt_params_fini(&mlp->params);
+}
+
+/* ---- forward and backward ---------------------------------------------------------------------- */
+
+/* Of layer l: where its weight and bias are in one of the flat arrays. */
+static float *weight_in(const struct gmt_mlp *mlp, float *flat, int l)
+{
+    return flat + mlp->params.tensors[2 * l].first_elem;
+}
+static float *bias_in(const struct gmt_mlp *mlp, float *flat, int l)
+{
+    return flat + mlp->params.tensors[2 * l + 1].first_elem;
+}
+
+const float *gmt_mlp_forward(struct gmt_mlp *mlp, const float *inputs, size_t n_rows)
+{
+    GMI_CHECK(n_rows <= mlp->max_rows);
+    float *weights = mlp->params.weights;
+    const float *x = inputs;
+    for (int l = 0; l < n_layers(mlp); l++) {
+        float *y = mlp->activations[l + 1];
+        bool has_relu = l + 1 < n_layers(mlp);
+        gmt_linear_forward(x, weight_in(mlp, weights, l), bias_in(mlp, weights, l), y, n_rows,
+                           sizes(mlp)[l], sizes(mlp)[l + 1], has_relu);
+        x = y;
+    }
+    return x;
+}
+
+/* From the gradient by the logits, in their place, to the gradients by everything. */
+static void backward(struct gmt_mlp *mlp, const float *inputs, size_t n_rows, bool is_accumulating,
+                     gmt_ready_fn ready, void *user)
+{
+    float *weights = mlp->params.weights, *gradients = mlp->params.gradients;
+    const float *dy = mlp->activations[n_layers(mlp)];
+    for (int l = n_layers(mlp) - 1; l >= 0; l--) {
+        const float *x = l > 0 ? mlp->activations[l] : inputs;
+        float *dx = l > 0 ? mlp->deltas[l % 2] : NULL; /* nobody asks for the inputs' gradient */
+        gmt_linear_backward(x, weight_in(mlp, weights, l), dy, weight_in(mlp, gradients, l),
+                            bias_in(mlp, gradients, l), dx, n_rows, sizes(mlp)[l],
+                            sizes(mlp)[l + 1], is_accumulating, l > 0);
+        if (ready != NULL) {
+            const struct gmt_tensor *weight = &mlp->params.tensors[2 * l];
+            ready(user, weight->first_elem, weight->n_elems + weight[1].n_elems);
+        }
+        dy = dx;
+    }
+}
+
+struct gmt_loss gmt_mlp_gradient(struct gmt_mlp *mlp, const float *inputs, const uint8_t *labels,
+                                 size_t n_rows, float scale, bool is_accumulating,
+                                 gmt_ready_fn ready, void *user)
+{
+    struct gmt_loss loss = { .n_rows = n_rows };
+    gmt_mlp_forward(mlp, inputs, n_rows);
+    float *logits = mlp->activations[n_layers(mlp)];
+    gmt_softmax_loss(logits, labels, logits, n_rows, gmt_mlp_n_classes(mlp), scale, &loss.loss_sum,
+                     &loss.n_correct);
+    backward(mlp, inputs, n_rows, is_accumulating, ready, user);
+    return loss;
+}
+
+/* ---- use --------------------------------------------------------------------------------------- */
+
+struct gmt_loss gmt_mlp_evaluate(struct gmt_mlp *mlp, const float *inputs, const uint8_t *labels,
+                                 size_t n_rows)
+{
+    struct gmt_loss loss = { .n_rows = n_rows };
+    while (n_rows > 0) {
+        size_t part = gmi_min_size(n_rows, mlp->max_rows);
+        gmt_mlp_forward(mlp, inputs, part);
+        float *logits = mlp->activations[n_layers(mlp)];
+        gmt_softmax_loss(logits, labels, logits, part, gmt_mlp_n_classes(mlp), 0, &loss.loss_sum,
+                         &loss.n_correct);
+        inputs += part * gmt_mlp_n_in(mlp);
+        labels += part;
+        n_rows -= part;
+    }
+    return loss;
+}
+
+void gmt_mlp_predict(struct gmt_mlp *mlp, const float *inputs, size_t n_rows, float *probabilities)
+{
+    while (n_rows > 0) {
+        size_t part = gmi_min_size(n_rows, mlp->max_rows);
+        gmt_softmax(gmt_mlp_forward(mlp, inputs, part), probabilities, part,
+                    gmt_mlp_n_classes(mlp));
+        inputs += part * gmt_mlp_n_in(mlp);
+        probabilities += part * gmt_mlp_n_classes(mlp);
+        n_rows -= part;
+    }
+}
