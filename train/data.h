@@ -7,6 +7,7 @@
 #ifndef GMT_DATA_H
 #define GMT_DATA_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -17,13 +18,13 @@
 /* Pictures of one size and the class of each. Filled by the functions below, freed with
  * gmt_dataset_free. */
 struct gmt_dataset {
-    size_t   n_samples;
-    int      n_rows, n_cols;
-    int      n_features; /* n_rows * n_cols */
-    int      n_classes;  /* every label is below it */
-    uint8_t *pixels;     /* (n_samples, n_features), 0 is paper and 255 ink */
-    uint8_t *labels;     /* (n_samples) */
-    char     source[GMT_SOURCE_CHARS]; /* for people: the file of the pictures, "synthetic digits" */
+    size_t n_samples;
+    int n_rows, n_cols;
+    int n_features;                /* n_rows * n_cols */
+    int n_classes;                 /* every label is below it */
+    uint8_t *pixels;               /* (n_samples, n_features), 0 is paper and 255 ink */
+    uint8_t *labels;               /* (n_samples) */
+    char source[GMT_SOURCE_CHARS]; /* for people: the file of the pictures, "synthetic digits" */
 };
 
 /* A training and a test set that belong together: same n_rows, n_cols and n_classes. A part that
@@ -41,7 +42,8 @@ enum gmt_data_parts { GMT_DATA_TRAIN = 1, GMT_DATA_TEST = 2, GMT_DATA_BOTH = 3 }
 
 /* The size of the synthetic set unless told otherwise. */
 #define GMT_SYNTHETIC_TRAIN_SAMPLES 30000
-#define GMT_SYNTHETIC_TEST_SAMPLES 5000
+#define GMT_SYNTHETIC_TEST_SAMPLES  5000
+#define GMT_SYNTHETIC_MAX_SAMPLES   10000000
 
 /* Loads what --data names:
  *
@@ -49,7 +51,8 @@ enum gmt_data_parts { GMT_DATA_TRAIN = 1, GMT_DATA_TEST = 2, GMT_DATA_BOTH = 3 }
  *              beside the program: ../data/mnist and ../../data/mnist from the folder of the
  *              program's file (a source tree), and ../share/gradmesh/mnist (an installation).
  * "synthetic"  Digits drawn from `seed`: a pure function of the seed, the same on every machine.
- *              "synthetic:TRAIN" and "synthetic:TRAIN,TEST" set the number of samples.
+ *              "synthetic:TRAIN" and "synthetic:TRAIN,TEST" set the number of samples; without
+ *              TEST it is a sixth of TRAIN.
  * DIR          Any other text is a directory with the four IDX files {train,t10k}-images-idx3-ubyte
  *              and {train,t10k}-labels-idx1-ubyte; a dot in place of the second dash, and .gz at
  *              the end, are found too. A directory called mnist or synthetic is written ./mnist.
@@ -67,6 +70,9 @@ enum gmt_data_parts { GMT_DATA_TRAIN = 1, GMT_DATA_TEST = 2, GMT_DATA_BOTH = 3 }
  * cannot be read; GM_ERR_NOMEM. */
 GM_MUST_USE gm_status gmt_data_load(struct gmt_data *data, const char *where, uint64_t seed,
                                     unsigned parts, gm_error *error);
+/* Whether "mnist" would be found: all four files are there, though not yet read. */
+bool gmt_data_mnist_is_here(void);
+
 void gmt_data_free(struct gmt_data *data); /* NULL, twice and all-zero are fine */
 void gmt_dataset_free(struct gmt_dataset *dataset);
 
@@ -79,7 +85,7 @@ void gmt_dataset_gather(const struct gmt_dataset *dataset, const uint32_t *indic
 void gmt_dataset_gather_range(const struct gmt_dataset *dataset, size_t first, size_t count,
                               float *x, uint8_t *labels);
 
-/* ---- the readers ------------------------------------------------------------------------------- */
+/* ---- the readers ---------------------------------------------------------------------------- */
 
 /* Reads one pair of IDX files, plain or gzip (told apart by content, not by name). n_classes
  * becomes 1 + the highest label, at least 2. Errors as for gmt_data_load. */
@@ -90,7 +96,7 @@ enum gmt_synthetic_split { GMT_SYNTHETIC_TRAIN, GMT_SYNTHETIC_TEST };
 
 /* Draws the first n_samples digits of one split: 28 x 28, 10 classes, every run of ten samples
  * holds each class once. Sample i depends on (seed, split, i) alone. GM_OK, GM_ERR_ARG (no sample,
- * or 2^32 and more), GM_ERR_NOMEM. */
+ * or more than GMT_SYNTHETIC_MAX_SAMPLES), GM_ERR_NOMEM. */
 GM_MUST_USE gm_status gmt_synthetic_make(struct gmt_dataset *dataset, uint64_t seed,
                                          enum gmt_synthetic_split split, size_t n_samples,
                                          gm_error *error);

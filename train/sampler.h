@@ -24,19 +24,19 @@ struct gmt_cursor {
 };
 
 struct gmt_sampler {
-    uint64_t  seed;
-    size_t    n_samples;
-    size_t    batch_samples; /* of the global batch */
-    uint64_t  epoch;         /* the one that `order` holds */
-    uint32_t *order;         /* (n_samples) */
+    uint64_t seed;
+    size_t n_samples;
+    size_t batch_samples; /* of the global batch */
+    uint64_t epoch;       /* the one that `order` holds */
+    uint32_t *order;      /* (n_samples) */
 };
 
 /* One worker's part of one global batch. `indices` is the sampler's, valid until it is asked for
  * another epoch. */
 struct gmt_share {
-    const uint32_t *indices;       /* (n_samples) */
-    size_t          n_samples;     /* may be 0 */
-    size_t          batch_samples; /* in the whole global batch: the weight of the average */
+    const uint32_t *indices; /* (n_samples) */
+    size_t n_samples;        /* may be 0 */
+    size_t batch_samples;    /* in the whole global batch: the weight of the average */
 };
 
 /* Makes a sampler over 0 .. n_samples - 1. GM_OK: free with gmt_sampler_fini. GM_ERR_ARG: n_samples
