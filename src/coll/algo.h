@@ -1,0 +1,43 @@
+/* algo.h - the table of algorithms. A new one is a file with three functions and a row in algo.c. */
+#ifndef GMI_ALGO_H
+#define GMI_ALGO_H
+
+#include "coll/op.h"
+
+/* Numbers of algorithms on the wire; never reused. */
+enum { GMI_ALGO_RING = 1, GMI_ALGO_NAIVE = 2 };
+
+struct gmi_algo {
+    uint8_t       id;
+    const char   *name; /* as the user says it */
+    gm_collective collective;
+    const char   *summary;
+
+    /* Sets op->state up and begins the ports that it uses. */
+    void (*begin)(struct gmi_op *op);
+
+    /* Moves all that can move and returns: GM_OK finished, GM_AGAIN wait, else failed (op->trouble).
+     * Never blocks. */
+    gm_status (*progress)(struct gmi_op *op);
+
+    /* Calls gmi_port_watch for what must happen before progress can do more. */
+    void (*interest)(struct gmi_op *op, struct gmi_poller *poller);
+
+    /* Exactly how many payload bytes `rank` sends. */
+    uint64_t (*payload_sent_bytes)(int n_ranks, int rank, size_t count_elems, size_t elem_bytes, int root);
+
+    /* Memory that it needs besides scratch. NULL: none. `is_in_place`: input == output. */
+    size_t (*work_bytes)(int n_ranks, size_t count_elems, size_t elem_bytes, bool is_in_place);
+};
+
+/* The row for a collective under the user's choice: "auto", "ring" or "naive". A name that has no row
+ * for this collective falls back to "auto", so that a forced algorithm does not forbid the others. */
+const struct gmi_algo *gmi_algo_choose(const char *name, gm_collective which);
+
+/* All rows, for tests: index from 0; NULL behind the last. */
+const struct gmi_algo *gmi_algo_row(size_t index);
+
+bool        gmi_algo_is_name(const char *name); /* "auto" included */
+const char *gmi_algo_name(uint8_t id);          /* "?" for a number that is none */
+
+#endif

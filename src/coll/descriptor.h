@@ -1,0 +1,42 @@
+/* descriptor.h - what a collective call is, as 64 bytes that travel in front of its payload.
+ *
+ * Each rank sends its descriptor to every peer that it will send to in this call, in the same write as
+ * the first payload, and compares the one that arrives with its own before anything is used. So ranks that
+ * call different things find out at no extra round trip. Field by field: docs/protocol.md. */
+#ifndef GMI_DESCRIPTOR_H
+#define GMI_DESCRIPTOR_H
+
+#include <stdbool.h>
+
+#include "gradmesh.h"
+
+enum { GMI_DESCRIPTOR_BYTES = 64, GMI_PIECE_HEADER_BYTES = 8 };
+
+struct gmi_descriptor {
+    uint8_t  collective; /* gm_collective */
+    uint8_t  algorithm;  /* gmi_algo.id */
+    uint8_t  dtype;      /* gm_dtype; 0xff: none */
+    uint8_t  redop;      /* gm_redop; 0xff: none */
+    uint8_t  codec;      /* gmi_codec.id */
+    int32_t  root;       /* -1: none */
+    uint32_t epoch;
+    uint32_t group;      /* which communicator */
+    uint64_t seq;        /* counted from 1 per communicator */
+    uint64_t count_elems;
+    uint32_t piece_bytes;
+    int32_t  rank;       /* who sends it; not compared */
+    int64_t  arrival_ns; /* when that rank entered the call, by its clock; not compared */
+};
+
+void gmi_descriptor_encode(const struct gmi_descriptor *d, uint8_t wire[GMI_DESCRIPTOR_BYTES]);
+
+/* False: these bytes are no descriptor (wrong magic or check sum). */
+bool gmi_descriptor_decode(struct gmi_descriptor *d, const uint8_t wire[GMI_DESCRIPTOR_BYTES]);
+
+/* Do both describe the same call? */
+bool gmi_descriptor_same(const struct gmi_descriptor *a, const struct gmi_descriptor *b);
+
+/* "all_reduce #417 (ring, f32, sum, 1048576 elems)". Returns `text`. */
+const char *gmi_descriptor_format(const struct gmi_descriptor *d, char *text, size_t text_bytes);
+
+#endif

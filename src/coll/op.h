@@ -1,0 +1,91 @@
+/* op.h - one running collective: what was called, on which memory, over which ports, and how far it is.
+ *
+ * An op is a value that an algorithm advances. It blocks nowhere, so the same op is run to its end by the
+ * calling thread, by a queue of many ops, or step by step with all ranks in one thread. */
+#ifndef GMI_OP_H
+#define GMI_OP_H
+
+#include "base/bytes.h"
+#include "coll/chunks.h"
+#include "coll/port.h"
+#include "reduce/codec.h"
+
+struct gmi_algo;
+
+/* One receive's worth of memory: small enough to stay in a core's cache while it is summed. */
+enum { GMI_SCRATCH_BYTES = 256 * 1024, GMI_PIECE_BYTES = 1024 * 1024, GMI_OP_STATE_BYTES = 256 };
+
+/* The ranks and the ports to them. A port without a link is not connected. */
+struct gmi_group {
+    int              rank, n_ranks;
+    struct gmi_port *ports; /* by rank; the own one unused */
+};
+
+/* What stopped an op, as far as this rank can tell. */
+struct gmi_trouble {
+    gm_status status;
+    int       peer;      /* whose link, or who differs */
+    int       sys_errno; /* of a broken link; 0: closed */
+    bool      has_theirs;
+    struct gmi_descriptor theirs; /* of a mismatch */
+    const char *what;    /* "closed the connection", ...; static */
+};
+
+struct gmi_op {
+    struct gmi_descriptor    call;
+    const struct gmi_algo   *algo;
+    const struct gmi_group  *group;
+    struct gmi_codec         codec;
+
+    /* Memory. `input` and `output` are laid out as all chunks in rank order unless the algorithm says
+     * otherwise; they may be the same. */
+    const uint8_t *input;
+    uint8_t       *output;
+    uint8_t       *own_output; /* reduce-scatter out of place: where the own chunk goes; else NULL */
+    size_t         count_elems;
+    uint8_t       *scratch; /* GMI_SCRATCH_BYTES */
+    uint8_t       *work;    /* algo->work_bytes */
+
+    /* Progress, for the error record, the stall limit and the accounting. */
+    int      step, n_steps; /* -1, 0: the algorithm has no steps */
+    uint64_t moved_bytes, total_recv_bytes;
+    int64_t  begin_ns;
+    gm_traffic traffic;
+    int      waits_for_recv, waits_for_send; /* peers; -1: nobody */
+    struct gmi_trouble trouble;
+
+    _Alignas(16) uint8_t state[GMI_OP_STATE_BYTES]; /* the algorithm's */
+};
+
+static inline int gmi_op_rank(const struct gmi_op *op) { return op->group->rank; }
+static inline int gmi_op_ranks(const struct gmi_op *op) { return op->group->n_ranks; }
+
+/* The port to the rank that is `distance` to the right (negative: to the left) around the ring. */
+struct gmi_port *gmi_op_neighbour(const struct gmi_op *op, int distance);
+
+/* Chunk k of the whole buffer, in bytes. */
+static inline size_t gmi_op_chunk_bytes(const struct gmi_op *op, int chunk)
+{
+    return gmi_chunk_elems(op->count_elems, op->group->n_ranks, chunk) * op->codec.elem_bytes;
+}
+static inline size_t gmi_op_chunk_at(const struct gmi_op *op, int chunk)
+{
+    return gmi_chunk_first(op->count_elems, op->group->n_ranks, chunk) * op->codec.elem_bytes;
+}
+
+/* Readies the ports it will use and the algorithm's state. Everything above `step` must be set. */
+void gmi_op_begin(struct gmi_op *op);
+gm_status gmi_op_progress(struct gmi_op *op);
+
+/* Tells the poller (NULL: nobody) what must happen for progress, and notes on whom this waits. */
+void gmi_op_interest(struct gmi_op *op, struct gmi_poller *poller);
+
+/* On whom the op waits, by its last gmi_op_interest; -1: nobody. */
+int gmi_op_waits_for(const struct gmi_op *op);
+
+/* For ports: what went wrong, kept in op->trouble; the first one stays. Return its status. */
+gm_status gmi_op_link_broke(struct gmi_op *op, const struct gmi_port *port);
+gm_status gmi_op_bad_bytes(struct gmi_op *op, const struct gmi_port *port, const char *what);
+gm_status gmi_op_mismatch(struct gmi_op *op, const struct gmi_port *port, const struct gmi_descriptor *theirs);
+
+#endif

@@ -1,0 +1,335 @@
+/* ring.c - reduce-scatter, all-gather and all-reduce around a ring of N ranks.
+ *
+ * Rank r sends only to r+1, its right, and receives only from r-1, its left. The buffer is cut into N
+ * chunks, one for each rank. In step s rank r sends chunk c(s) and receives chunk c(s+1), where
+ * c(s) = (r - 1 - s) mod N: what arrives in one step leaves in the next.
+ *
+ *     step         0 ......... N-2      N-1 ......... 2N-3
+ *     phase        reduce-scatter       all-gather
+ *     arriving     is added to ours     replaces ours
+ *     afterwards   rank r has chunk r   every rank has every chunk
+ *                  of the sum
+ *
+ * N = 4, what each rank sends in each step (it receives what its left neighbour sends):
+ *
+ *                  step 0   1   2   |  3   4   5
+ *     rank 0            3   2   1   |  0   3   2
+ *     rank 1            0   3   2   |  1   0   3
+ *     rank 2            1   0   3   |  2   1   0
+ *     rank 3            2   1   0   |  3   2   1
+ *
+ * Follow chunk 0: it leaves rank 1 in step 0 as rank 1's own values, rank 2 adds its own and sends it on in
+ * step 1, rank 3 in step 2, and rank 0 adds the last contribution: it owns the sum of chunk 0. From step 3
+ * on the finished chunk travels the same way once more, and is copied instead of added.
+ *
+ * Nothing waits for the end of a step. Two cursors only move forward: `in` says how far arriving bytes are
+ * settled (added, or in place), `out` how far we have sent. What may be sent is what is settled, one step
+ * earlier. Bytes flow through a rank as soon as their element is summed.
+ *
+ *     1. out.step <= in.step + 1: no byte leaves before it is settled.
+ *     2. Less than one element is held back in scratch, and none at the end of a chunk.
+ *     3. In the all-gather a byte is written over our own copy only after that copy was sent: the finished
+ *        value contains our share, so it cannot exist before we sent it.
+ *
+ * It cannot freeze, whatever the sizes of chunks and socket buffers: settling is local, so a rank can
+ * always take in what arrives, and one loop does both directions; nobody sits in a send.
+ *
+ * Chunk k is summed in the order of ranks k+1, k+2, ..., k, whatever the timing. So all ranks get the same
+ * bits, and so does every run with the same N. Zero elements, fewer elements than ranks and uneven chunks
+ * are no special cases.
+ *
+ * Cost: 2(N-1) latencies, and 2 D (N-1)/N bytes sent by each rank, which is the least possible for large D
+ * (Patarasuk and Yuan, 2009). To be exact: all chunks but r, then all chunks but r+1, so
+ * 2 D - chunk(r) - chunk(r+1); over all ranks 2 (N-1) D.
+ */
+#include "coll/ring.h"
+
+#include <string.h>
+
+#include "base/check.h"
+#include "net/poller.h"
+
+struct cursor {
+    int    step;
+    size_t at_bytes; /* into the chunk of this step */
+};
+
+struct ring {
+    struct gmi_op   *op;
+    struct gmi_port *right, *left; /* the same one when N is 2 */
+    int              first_step, end_step;
+    struct cursor    out, in;
+    size_t           held_bytes; /* in scratch: arrived, but less than one element */
+};
+_Static_assert(sizeof(struct ring) <= GMI_OP_STATE_BYTES, "the ring's state fits into an op");
+
+static struct ring *ring_of(struct gmi_op *op) { return (struct ring *)op->state; }
+
+/* ---- the schedule: which chunk belongs to which step ------------------------------------------- */
+
+int gmi_ring_chunk(int rank, int n_ranks, int step)
+{
+    int chunk = (rank - 1 - step) % n_ranks;
+    return chunk < 0 ? chunk + n_ranks : chunk;
+}
+
+static int chunk_of(const struct ring *r, int step)
+{
+    return gmi_ring_chunk(gmi_op_rank(r->op), gmi_op_ranks(r->op), step);
+}
+
+static size_t step_bytes(const struct ring *r, int step)
+{
+    return gmi_op_chunk_bytes(r->op, chunk_of(r, step));
+}
+
+static size_t step_at(const struct ring *r, int step) { return gmi_op_chunk_at(r->op, chunk_of(r, step)); }
+
+static int last_reducing_step(const struct ring *r) { return gmi_op_ranks(r->op) - 2; }
+
+static bool is_reducing(const struct ring *r) { return r->in.step <= last_reducing_step(r); }
+
+/* What leaves in a step: first our own values, later what has arrived. */
+static const uint8_t *leaving(const struct ring *r, int step)
+{
+    const uint8_t *whole = step == 0 ? r->op->input : r->op->output;
+    return whole + step_at(r, step);
+}
+
+/* Where the chunk that arrives in a step is put once it is settled. */
+static uint8_t *home(const struct ring *r, int step)
+{
+    if (step == last_reducing_step(r) && r->op->own_output != NULL) return r->op->own_output;
+    return r->op->output + step_at(r, step + 1);
+}
+
+/* ---- the cursors ------------------------------------------------------------------------------- */
+
+/* `out` walks the chunks c(step), `in` the chunks c(step + 1). */
+enum { WALK_OUT = 0, WALK_IN = 1 };
+
+/* Moves a cursor on, over empty chunks too (there are some when elements are fewer than ranks). */
+static void advance(struct ring *r, struct cursor *cursor, int walk, size_t moved_bytes)
+{
+    cursor->at_bytes += moved_bytes;
+    while (cursor->step < r->end_step && cursor->at_bytes == step_bytes(r, cursor->step + walk)) {
+        cursor->step += 1;
+        cursor->at_bytes = 0;
+    }
+    r->op->step = r->in.step < r->end_step ? r->in.step : r->end_step - 1;
+}
+
+/* How much of the chunk that leaves is settled and not yet sent. */
+static size_t sendable_bytes(const struct ring *r)
+{
+    if (r->out.step == r->end_step) return 0;
+    GMI_CHECK(r->out.step <= r->in.step + 1);
+    size_t settled_bytes = step_bytes(r, r->out.step);  /* our own first chunk, or one that is complete */
+    if (r->out.step > r->first_step && r->in.step < r->out.step) {
+        settled_bytes = r->in.at_bytes;                 /* still arriving: as far as it is settled */
+    }
+    return settled_bytes - r->out.at_bytes;
+}
+
+static size_t leaving_bytes(const struct ring *r)
+{
+    return r->out.step == r->end_step ? 0 : step_bytes(r, r->out.step) - r->out.at_bytes;
+}
+
+static size_t arriving_bytes(const struct ring *r)
+{
+    if (r->in.step == r->end_step) return 0;
+    return step_bytes(r, r->in.step + WALK_IN) - r->in.at_bytes - r->held_bytes;
+}
+
+static bool wants_to_send(const struct ring *r) { return sendable_bytes(r) > 0 || !r->right->is_descriptor_sent; }
+static bool wants_to_recv(const struct ring *r) { return arriving_bytes(r) > 0 || !r->left->is_descriptor_matched; }
+
+/* ---- moving bytes; all of these return at once ------------------------------------------------- */
+
+static gm_status send_some(struct ring *r)
+{
+    const uint8_t *from = NULL;
+    size_t         ready_bytes = sendable_bytes(r), sent_bytes;
+    if (ready_bytes > 0) from = leaving(r, r->out.step) + r->out.at_bytes;
+    gm_status status = gmi_port_send_some(r->right, from, ready_bytes, leaving_bytes(r), &sent_bytes);
+    advance(r, &r->out, WALK_OUT, sent_bytes);
+    return status;
+}
+
+/* Adds the whole elements that are in scratch to ours and keeps the rest of the last one. */
+static void settle(struct ring *r, size_t arrived_bytes)
+{
+    struct gmi_op *op = r->op;
+    size_t   elem_bytes = op->codec.elem_bytes;
+    size_t   here_bytes = r->held_bytes + arrived_bytes, whole_elems = here_bytes / elem_bytes;
+    size_t   whole_bytes = whole_elems * elem_bytes;
+    uint8_t *to = home(r, r->in.step) + r->in.at_bytes;
+    const uint8_t *own = op->input + step_at(r, r->in.step + WALK_IN) + r->in.at_bytes;
+
+    op->codec.combine(to, op->scratch, own, whole_elems);
+    if (r->in.step == last_reducing_step(r) && op->codec.finish != NULL) {
+        op->codec.finish(to, whole_elems, gmi_op_ranks(op));
+    }
+    r->held_bytes = here_bytes - whole_bytes;
+    memmove(op->scratch, op->scratch + whole_bytes, r->held_bytes);
+    advance(r, &r->in, WALK_IN, whole_bytes);
+}
+
+static gm_status recv_some(struct ring *r)
+{
+    uint8_t  *into = r->op->scratch;
+    size_t    space_bytes = GMI_SCRATCH_BYTES, got_bytes;
+    gm_status status;
+    if (is_reducing(r)) {
+        into += r->held_bytes;
+        space_bytes -= r->held_bytes;
+    } else if (arriving_bytes(r) > 0) {
+        into = home(r, r->in.step) + r->in.at_bytes;  /* straight into its place */
+        space_bytes = arriving_bytes(r);
+    }
+    status = gmi_port_recv_some(r->left, into, space_bytes, arriving_bytes(r), &got_bytes);
+    if (got_bytes == 0) return status;
+    if (is_reducing(r)) {
+        settle(r, got_bytes);
+    } else {
+        advance(r, &r->in, WALK_IN, got_bytes);
+    }
+    return status;
+}
+
+/* ---- the machine ------------------------------------------------------------------------------- */
+
+static void begin(struct gmi_op *op, int first_step, int end_step)
+{
+    struct ring *r = ring_of(op);
+    *r = (struct ring){ .op = op,
+                        .right = gmi_op_neighbour(op, +1),
+                        .left = gmi_op_neighbour(op, -1),
+                        .first_step = first_step,
+                        .end_step = end_step,
+                        .out.step = first_step,
+                        .in.step = first_step };
+    op->n_steps = end_step - first_step;
+    for (int step = first_step; step < end_step; step++) op->total_recv_bytes += step_bytes(r, step + WALK_IN);
+    gmi_port_begin(r->right, op);
+    if (r->left != r->right) gmi_port_begin(r->left, op);
+    advance(r, &r->out, WALK_OUT, 0);
+    advance(r, &r->in, WALK_IN, 0);
+}
+
+static bool is_finished(const struct ring *r)
+{
+    return r->out.step == r->end_step && r->in.step == r->end_step && r->right->is_descriptor_sent &&
+           r->left->is_descriptor_matched && gmi_port_is_flushed(r->right);
+}
+
+static gm_status progress(struct gmi_op *op)
+{
+    struct ring *r = ring_of(op);
+    for (;;) {
+        uint64_t  before_bytes = op->moved_bytes;
+        gm_status status = wants_to_send(r) ? send_some(r) : GM_OK;
+        if (status == GM_OK && wants_to_recv(r)) status = recv_some(r);
+        if (status != GM_OK) return status;
+        if (is_finished(r)) return GM_OK;
+        if (op->moved_bytes == before_bytes) return GM_AGAIN;
+    }
+}
+
+static void interest(struct gmi_op *op, struct gmi_poller *poller)
+{
+    struct ring *r = ring_of(op);
+    if (wants_to_send(r)) gmi_port_watch(r->right, poller, GMI_WRITABLE);
+    if (wants_to_recv(r)) gmi_port_watch(r->left, poller, GMI_READABLE);
+}
+
+/* ---- the collectives are ranges of steps ------------------------------------------------------- */
+
+static void begin_all_reduce(struct gmi_op *op) { begin(op, 0, 2 * gmi_op_ranks(op) - 2); }
+static void begin_reduce_scatter(struct gmi_op *op) { begin(op, 0, gmi_op_ranks(op) - 1); }
+static void begin_all_gather(struct gmi_op *op) { begin(op, gmi_op_ranks(op) - 1, 2 * gmi_op_ranks(op) - 2); }
+
+/* A barrier is an all-gather of one byte from each rank: who has all N bytes knows that all have come. */
+static void begin_barrier(struct gmi_op *op)
+{
+    op->count_elems = (size_t)gmi_op_ranks(op);
+    op->output = op->work;
+    begin_all_gather(op);
+}
+
+static size_t barrier_work_bytes(int n_ranks, size_t count_elems, size_t elem_bytes, bool is_in_place)
+{
+    (void)count_elems, (void)elem_bytes, (void)is_in_place;
+    return (size_t)n_ranks;
+}
+
+/* Out of place, the partial sums on their way need a place that is not the caller's. */
+static size_t reduce_scatter_work_bytes(int n_ranks, size_t count_elems, size_t elem_bytes, bool is_in_place)
+{
+    (void)n_ranks;
+    return is_in_place ? 0 : count_elems * elem_bytes;
+}
+
+/* All chunks but the one of rank `spared`. */
+static uint64_t all_but(int n_ranks, size_t count_elems, size_t elem_bytes, int spared)
+{
+    return (uint64_t)(count_elems - gmi_chunk_elems(count_elems, n_ranks, spared)) * elem_bytes;
+}
+
+static uint64_t reduce_scatter_bytes(int n_ranks, int rank, size_t count_elems, size_t elem_bytes, int root)
+{
+    (void)root;
+    return all_but(n_ranks, count_elems, elem_bytes, rank);
+}
+
+static uint64_t all_gather_bytes(int n_ranks, int rank, size_t count_elems, size_t elem_bytes, int root)
+{
+    (void)root;
+    return all_but(n_ranks, count_elems, elem_bytes, (rank + 1) % n_ranks);
+}
+
+static uint64_t all_reduce_bytes(int n_ranks, int rank, size_t count_elems, size_t elem_bytes, int root)
+{
+    return reduce_scatter_bytes(n_ranks, rank, count_elems, elem_bytes, root) +
+           all_gather_bytes(n_ranks, rank, count_elems, elem_bytes, root);
+}
+
+static uint64_t barrier_bytes(int n_ranks, int rank, size_t count_elems, size_t elem_bytes, int root)
+{
+    (void)rank, (void)count_elems, (void)elem_bytes, (void)root;
+    return (uint64_t)n_ranks - 1;
+}
+
+#define RING_ROW .id = GMI_ALGO_RING, .name = "ring", .progress = progress, .interest = interest
+
+const struct gmi_algo gmi_ring_all_reduce = {
+    RING_ROW,
+    .collective = GM_ALL_REDUCE,
+    .summary = "reduce-scatter, then all-gather, around the ring: 2 D (N-1)/N bytes, 2(N-1) steps",
+    .begin = begin_all_reduce,
+    .payload_sent_bytes = all_reduce_bytes,
+};
+const struct gmi_algo gmi_ring_reduce_scatter = {
+    RING_ROW,
+    .collective = GM_REDUCE_SCATTER,
+    .summary = "partial sums travel around the ring: D (N-1)/N bytes, N-1 steps",
+    .begin = begin_reduce_scatter,
+    .payload_sent_bytes = reduce_scatter_bytes,
+    .work_bytes = reduce_scatter_work_bytes,
+};
+const struct gmi_algo gmi_ring_all_gather = {
+    RING_ROW,
+    .collective = GM_ALL_GATHER,
+    .summary = "chunks travel around the ring: D (N-1)/N bytes, N-1 steps",
+    .begin = begin_all_gather,
+    .payload_sent_bytes = all_gather_bytes,
+};
+const struct gmi_algo gmi_ring_barrier = {
+    RING_ROW,
+    .collective = GM_BARRIER,
+    .summary = "an all-gather of one byte from each rank: N-1 bytes, N-1 steps",
+    .begin = begin_barrier,
+    .payload_sent_bytes = barrier_bytes,
+    .work_bytes = barrier_work_bytes,
+};
