@@ -34,7 +34,7 @@ GM_MUST_USE gm_status gmt_layers_check(const struct gmt_layers *layers, gm_error
 char *gmt_layers_format(const struct gmt_layers *layers, char *text, size_t text_bytes);
 
 struct gmt_tensor {
-    char   name[24];         /* "layers.0.weight" */
+    char   name[32];         /* "layers.0.weight" */
     int    n_dims;           /* 2: (n_rows, n_cols), row-major; 1: (n_rows) */
     size_t n_rows, n_cols;   /* (n_out, n_in) of a weight; (n_out, 1) of a bias */
     size_t first_elem;       /* where it begins in each flat array */
