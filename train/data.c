@@ -183,7 +183,7 @@ static gm_status load_mnist(struct gmt_data *data, unsigned parts, gm_error *err
             shown(program_dir));
     }
     gm_status status = load_directory(data, dir, parts, MNIST_ADVICE, error);
-    snprintf(data->source, sizeof data->source, "MNIST in %s", shown(dir));
+    snprintf(data->source, sizeof data->source, "MNIST in %.200s", shown(dir));
     return status;
 }
 
@@ -259,7 +259,7 @@ gm_status gmt_data_load(struct gmt_data *data, const char *where, uint64_t seed,
         status = load_synthetic(data, where, seed, parts, error);
     } else {
         status = load_directory(data, where, parts, "put all four of them there", error);
-        snprintf(data->source, sizeof data->source, "IDX files in %s", shown(where));
+        snprintf(data->source, sizeof data->source, "IDX files in %.200s", shown(where));
     }
     if (status != GM_OK) gmt_data_free(data);
     return status;

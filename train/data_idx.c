@@ -113,8 +113,15 @@ static gm_status inflate_some(struct source *source, bool *is_end, gm_error *err
         z->next_in = source->input;
         z->avail_in = (uInt)got;
     }
-    if (source->is_member_done) inflateReset(z); /* gzip files may be joined */
-    source->is_member_done = false;
+    if (source->is_member_done) { /* gzip files may be joined */
+        if (z->next_in[0] != 0x1f) {
+            return gmi_error_set(error, GM_ERR_ARG,
+                                 "%s has bytes left over after its gzip data; fetch the file again",
+                                 source->name);
+        }
+        inflateReset(z);
+        source->is_member_done = false;
+    }
     int result = inflate(z, Z_NO_FLUSH);
     if (result == Z_MEM_ERROR)
         return gmi_error_set(error, GM_ERR_NOMEM, "no memory to unpack %s", source->name);
