@@ -1,0 +1,577 @@
+#include "train/trainer.h"
+
+#include <errno.h>
+#include <math.h>
+#include <pthread.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/alloc.h"
+#include "base/bytes.h"
+#include "base/check.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "train/bucket.h"
+
+#define EVALUATION_ROWS 256 /* at a time: enough for a fast matrix product */
+#define SAVE_LIMIT_MS 600000
+#define SAVE_WORD_MS 500 /* how often rank 0 says that it is still saving */
+
+/* ---- set-up ------------------------------------------------------------------------------------ */
+
+/* Brings samples of the current global batch (gmt_gather_fn). */
+static gm_status gather(void *user, size_t first_sample, size_t n_samples, float *inputs, uint8_t *labels,
+                        gm_error *error)
+{
+    const struct gmt_trainer *trainer = user;
+    (void)error;
+    GMI_CHECK(first_sample + n_samples <= trainer->batch.n_samples);
+    gmt_dataset_gather(&trainer->options.data->train, trainer->batch.indices + first_sample, n_samples,
+                       inputs, labels);
+    return GM_OK;
+}
+
+static gm_status make_parts(struct gmt_trainer *trainer, gm_error *error)
+{
+    const struct gmt_recipe          *recipe = &trainer->recipe;
+    const struct gmt_trainer_options *options = &trainer->options;
+    size_t    rows = gmt_ddp_max_rows(recipe->batch, trainer->world_size, recipe->accumulate);
+    gm_status status = gmt_mlp_init(&trainer->mlp, &recipe->layers,
+                                    rows < EVALUATION_ROWS ? EVALUATION_ROWS : rows, recipe->seed, error);
+    if (status != GM_OK) return status;
+    status = gmt_optimizer_init(&trainer->optimizer, &recipe->optimizer, trainer->mlp.params.n_elems,
+                                error);
+    if (status != GM_OK) return status;
+    status = gmt_sampler_init(&trainer->sampler, recipe->seed, options->data->train.n_samples,
+                              recipe->batch, error);
+    if (status != GM_OK) return status;
+    struct gmt_ddp_options ddp = { .comm = options->comm,
+                                   .global_batch = recipe->batch,
+                                   .accumulate = recipe->accumulate,
+                                   .bucket_bytes = recipe->bucket_bytes,
+                                   .gather = gather,
+                                   .gather_user = trainer };
+    status = gmt_ddp_init(&trainer->ddp, &ddp, &trainer->mlp, &trainer->optimizer, error);
+    if (status != GM_OK) return status;
+    status = gmt_evaluator_init(&trainer->evaluator, options->comm, &options->data->test, error);
+    if (status != GM_OK) return status;
+    trainer->accounts = gmi_alloc((size_t)trainer->world_size, sizeof *trainer->accounts);
+    if (trainer->accounts == NULL)
+        return gmi_error_set(error, GM_ERR_NOMEM, "no memory for the accounts of %d ranks",
+                             trainer->world_size);
+    return GM_OK;
+}
+
+gm_status gmt_trainer_init(struct gmt_trainer *trainer, const struct gmt_recipe *recipe,
+                           const struct gmt_trainer_options *options, gm_error *error)
+{
+    memset(trainer, 0, sizeof *trainer);
+    trainer->recipe = *recipe;
+    trainer->options = *options;
+    trainer->rank = options->comm == NULL ? 0 : gm_comm_rank(options->comm);
+    trainer->world_size = options->comm == NULL ? 1 : gm_comm_size(options->comm);
+    gm_status status = gmt_recipe_check_data(recipe, &options->data->train, error);
+    if (status == GM_OK) status = make_parts(trainer, error);
+    if (status != GM_OK) {
+        gmt_trainer_fini(trainer);
+        return status;
+    }
+    gmt_state_list(&trainer->state, &trainer->mlp.params, &trainer->optimizer);
+    return GM_OK;
+}
+
+void gmt_trainer_fini(struct gmt_trainer *trainer)
+{
+    /* A save that hangs in the kernel still reads the state: leave it where it is, the process ends. */
+    if (trainer->is_save_stuck) return;
+    gmt_ddp_fini(&trainer->ddp);
+    gmt_evaluator_fini(&trainer->evaluator);
+    gmt_sampler_fini(&trainer->sampler);
+    gmt_optimizer_fini(&trainer->optimizer);
+    gmt_mlp_fini(&trainer->mlp);
+    gmi_free(trainer->accounts);
+    memset(trainer, 0, sizeof *trainer);
+}
+
+gm_status gmt_trainer_resume(struct gmt_trainer *trainer, const struct gmt_checkpoint *checkpoint,
+                             gm_error *error)
+{
+    struct gmt_cursor cursor = { checkpoint->epoch, checkpoint->batch };
+    if (!gmt_cursor_is_valid(&trainer->sampler, cursor) ||
+        gmt_cursor_steps(&trainer->sampler, cursor) != checkpoint->step)
+        return gmi_error_set(error, GM_ERR_ARG,
+                             "checkpoint %s: step %llu is not at batch %llu of epoch %llu with this batch "
+                             "size and data",
+                             checkpoint->path, (unsigned long long)checkpoint->step,
+                             (unsigned long long)checkpoint->batch, (unsigned long long)checkpoint->epoch);
+    gm_status status = gmt_checkpoint_restore(checkpoint, &trainer->state, error);
+    if (status != GM_OK) return status;
+    trainer->cursor = cursor;
+    trainer->step = trainer->first_step = checkpoint->step;
+    trainer->optimizer.n_steps = checkpoint->step;
+    return GM_OK;
+}
+
+/* ---- calls of the library, accounted ----------------------------------------------------------- */
+
+static void expect(struct gmt_trainer *trainer, gm_collective which, size_t count, gm_dtype dtype)
+{
+    uint64_t bytes = 0;
+    (void)gm_comm_payload_formula(trainer->options.comm, which, count, dtype, 0, &bytes);
+    trainer->formula_bytes += bytes;
+}
+
+/* Keeps the library's sentence of a call that failed. */
+static gm_status library_error(const struct gmt_trainer *trainer, gm_status status, gm_error *error)
+{
+    if (status != GM_OK && error != NULL && error->status == GM_OK)
+        *error = *gm_comm_error(trainer->options.comm);
+    return status;
+}
+
+/* The library's clocks; zeros without a communicator. */
+static gm_traffic read_traffic(const struct gmt_trainer *trainer)
+{
+    gm_traffic traffic;
+    memset(&traffic, 0, sizeof traffic);
+    if (trainer->options.comm != NULL)
+        (void)gm_comm_traffic(trainer->options.comm, GM_COLLECTIVE_END, &traffic);
+    return traffic;
+}
+
+/* Books what the library did since `before` as communication and waiting. */
+static void book_communication(struct gmt_trainer *trainer, const gm_traffic *before)
+{
+    gm_traffic now = read_traffic(trainer);
+    int64_t    waiting_ns = now.waiting_ns - before->waiting_ns;
+    trainer->split.waiting_ns += waiting_ns;
+    trainer->split.communication_ns += now.elapsed_ns - before->elapsed_ns - waiting_ns;
+}
+
+/* ---- one step ---------------------------------------------------------------------------------- */
+
+static void expect_gradient(struct gmt_trainer *trainer)
+{
+    size_t n_elems = trainer->mlp.params.n_elems;
+    size_t n_buckets = gmt_bucket_count(n_elems, trainer->recipe.bucket_bytes);
+    if (trainer->options.comm == NULL) return;
+    for (size_t b = 0; b < n_buckets; b++)
+        expect(trainer, GM_ALL_REDUCE,
+               gmt_bucket_at(n_elems, trainer->recipe.bucket_bytes, b).n_elems, GM_F32);
+    trainer->naive_bytes += 4 * (uint64_t)n_elems * (uint64_t)(trainer->world_size - 1);
+}
+
+gm_status gmt_trainer_step(struct gmt_trainer *trainer, struct gmt_step_report *report, gm_error *error)
+{
+    const struct gmt_recipe *recipe = &trainer->recipe;
+    struct gmt_schedule      schedule = { .kind = recipe->schedule,
+                                          .base_rate = recipe->learning_rate,
+                                          .final_fraction = recipe->final_fraction,
+                                          .warmup_steps = recipe->warmup_steps,
+                                          .total_steps = recipe->schedule_steps };
+    int64_t start_ns = gmi_now_ns();
+    trainer->batch = gmt_sampler_share(&trainer->sampler, trainer->cursor, 1, 0);
+    int64_t   shuffle_ns = gmi_now_ns() - start_ns;
+    gm_status status = gmt_ddp_step(&trainer->ddp, trainer->batch.n_samples,
+                                    gmt_schedule_rate(&schedule, trainer->step), report, error);
+    report->gather_ns += shuffle_ns;
+    report->elapsed_ns += shuffle_ns;
+    trainer->split.compute_ns += report->compute_ns;
+    trainer->split.loading_ns += report->gather_ns;
+    trainer->split.communication_ns += report->communication_ns;
+    trainer->split.waiting_ns += report->waiting_ns;
+    trainer->split.elapsed_ns += report->elapsed_ns;
+    if (status != GM_OK) return status;
+    expect_gradient(trainer);
+    trainer->n_samples += trainer->batch.n_samples;
+    trainer->cursor = gmt_cursor_next(&trainer->sampler, trainer->cursor);
+    trainer->step++;
+    return GM_OK;
+}
+
+/* ---- reports ----------------------------------------------------------------------------------- */
+
+/* What a run keeps between its reports. */
+struct run {
+    int64_t               start_ns;
+    struct gmt_loss       share;       /* this rank's since the last report */
+    double                epoch_loss;  /* all ranks' sum since the epoch began */
+    double                epoch_rows;
+    double                last_loss;   /* mean of the last epoch */
+    uint64_t              report_samples; /* trainer->n_samples at the last report */
+    int64_t               step_ns;        /* inside of steps, all and at the last report */
+    int64_t               report_step_ns;
+    struct gmt_time_split report_split, epoch_split; /* trainer->split then */
+    struct gmt_evaluation test;
+};
+
+static struct gmt_time_split split_since(const struct gmt_time_split *now,
+                                         const struct gmt_time_split *then)
+{
+    return (struct gmt_time_split){ .elapsed_ns = now->elapsed_ns - then->elapsed_ns,
+                                    .compute_ns = now->compute_ns - then->compute_ns,
+                                    .loading_ns = now->loading_ns - then->loading_ns,
+                                    .communication_ns = now->communication_ns - then->communication_ns,
+                                    .waiting_ns = now->waiting_ns - then->waiting_ns,
+                                    .evaluation_ns = now->evaluation_ns - then->evaluation_ns,
+                                    .checkpoint_ns = now->checkpoint_ns - then->checkpoint_ns };
+}
+
+static double per_second(uint64_t count, int64_t elapsed_ns)
+{
+    return elapsed_ns <= 0 ? 0 : (double)count * 1e9 / (double)elapsed_ns;
+}
+
+/* Sums the losses since the last report over the ranks and tells the listener. `batch` and `epoch` are
+ * those of the step before. */
+static gm_status report(struct gmt_trainer *trainer, struct run *run, struct gmt_cursor done,
+                        bool is_epoch_end, gm_error *error)
+{
+    double     sums[3] = { run->share.loss_sum, (double)run->share.n_correct, (double)run->share.n_rows };
+    gm_traffic before = read_traffic(trainer);
+    if (trainer->options.comm != NULL) {
+        gm_status status = gm_all_reduce(trainer->options.comm, sums, sums, 3, GM_F64, GM_SUM);
+        if (status != GM_OK) return library_error(trainer, status, error);
+        expect(trainer, GM_ALL_REDUCE, 3, GM_F64);
+        book_communication(trainer, &before);
+    }
+    trainer->split.elapsed_ns = gmi_now_ns() - run->start_ns;
+    run->epoch_loss += sums[0];
+    run->epoch_rows += sums[2];
+    struct gmt_schedule schedule = { trainer->recipe.schedule, trainer->recipe.learning_rate,
+                                     trainer->recipe.final_fraction, trainer->recipe.warmup_steps,
+                                     trainer->recipe.schedule_steps };
+    struct gmt_report what = { .step = trainer->step,
+                               .epoch = done.epoch,
+                               .batch = done.batch,
+                               .n_batches = gmt_sampler_n_batches(&trainer->sampler),
+                               .loss = sums[0] / sums[2],
+                               .train_accuracy = sums[1] / sums[2],
+                               .learning_rate = gmt_schedule_rate(&schedule, trainer->step - 1),
+                               .samples_per_s = per_second(trainer->n_samples - run->report_samples,
+                                                           run->step_ns - run->report_step_ns),
+                               .split = split_since(&trainer->split, &run->report_split),
+                               .is_epoch_end = is_epoch_end };
+    run->share = (struct gmt_loss){ 0, 0, 0 };
+    run->report_samples = trainer->n_samples;
+    run->report_step_ns = run->step_ns;
+    run->report_split = trainer->split;
+    if (trainer->options.listener.report != NULL)
+        trainer->options.listener.report(trainer->options.listener.user, &what);
+    return GM_OK;
+}
+
+/* Looks at the test set and closes the account of the epoch. */
+static gm_status end_epoch(struct gmt_trainer *trainer, struct run *run, uint64_t epoch, gm_error *error)
+{
+    int64_t   start_ns = gmi_now_ns();
+    gm_status status = gmt_evaluate(&trainer->evaluator, &trainer->mlp, &run->test, error);
+    if (status != GM_OK) return status;
+    trainer->split.evaluation_ns += gmi_now_ns() - start_ns;
+    trainer->split.elapsed_ns = gmi_now_ns() - run->start_ns;
+    if (run->epoch_rows > 0) run->last_loss = run->epoch_loss / run->epoch_rows;
+    struct gmt_epoch_report what = { .epoch = epoch,
+                                     .step = trainer->step,
+                                     .loss = run->last_loss,
+                                     .test = run->test,
+                                     .split = split_since(&trainer->split, &run->epoch_split) };
+    run->epoch_loss = run->epoch_rows = 0;
+    run->epoch_split = trainer->split;
+    if (trainer->options.listener.epoch != NULL)
+        trainer->options.listener.epoch(trainer->options.listener.user, &what);
+    return GM_OK;
+}
+
+/* ---- checkpoints ------------------------------------------------------------------------------- *
+ *
+ * Rank 0 writes in a thread of its own while all ranks, it too, stay at this place: every half second, and
+ * when it is done, rank 0 tells the others by a broadcast. So a slow disk is waiting for a checkpoint, never
+ * a silence that the stall limit would end; and a save that fails stops everybody at the same step. */
+
+enum save_state { SAVE_RUNS, SAVE_DONE, SAVE_FAILED };
+
+struct save {
+    pthread_mutex_t                  lock;
+    pthread_cond_t                   changed;
+    enum save_state                  state;
+    gm_error                         error;
+    const struct gmt_checkpoint_dir *dir;
+    const struct gmt_state          *values;
+    struct gmt_recipe_text           text;
+    struct gmt_checkpoint_info       info;
+};
+
+static void *save_main(void *user)
+{
+    struct save *save = user;
+    gm_status    status = gmt_checkpoint_save(save->dir, save->values, &save->info, &save->error);
+    pthread_mutex_lock(&save->lock);
+    save->state = status == GM_OK ? SAVE_DONE : SAVE_FAILED;
+    pthread_cond_signal(&save->changed);
+    pthread_mutex_unlock(&save->lock);
+    return NULL;
+}
+
+static struct save *save_create(const struct gmt_trainer *trainer)
+{
+    struct save *save = gmi_alloc(1, sizeof *save);
+    if (save == NULL) return NULL;
+    pthread_condattr_t attributes;
+    pthread_condattr_init(&attributes);
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    pthread_cond_init(&save->changed, &attributes);
+    pthread_condattr_destroy(&attributes);
+    pthread_mutex_init(&save->lock, NULL);
+    gmi_error_clear(&save->error);
+    gmt_recipe_write(&trainer->recipe, &save->text);
+    save->dir = trainer->options.dir;
+    save->values = &trainer->state;
+    save->info = (struct gmt_checkpoint_info){ trainer->step, trainer->cursor.epoch,
+                                               trainer->cursor.batch, save->text.pairs,
+                                               save->text.n_settings };
+    return save;
+}
+
+static void save_destroy(struct save *save)
+{
+    pthread_cond_destroy(&save->changed);
+    pthread_mutex_destroy(&save->lock);
+    gmi_free(save);
+}
+
+/* Waits for the end of the save, up to timeout_ms, and returns how it stands. */
+static enum save_state save_wait(struct save *save, int64_t timeout_ms)
+{
+    struct timespec until;
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    int64_t ns = until.tv_nsec + timeout_ms * GMI_NS_PER_MS;
+    until.tv_sec += (time_t)(ns / GMI_NS_PER_S);
+    until.tv_nsec = (long)(ns % GMI_NS_PER_S);
+    pthread_mutex_lock(&save->lock);
+    while (save->state == SAVE_RUNS &&
+           pthread_cond_timedwait(&save->changed, &save->lock, &until) != ETIMEDOUT) {}
+    enum save_state state = save->state;
+    pthread_mutex_unlock(&save->lock);
+    return state;
+}
+
+/* Rank 0's word to the others, on every rank. */
+static gm_status pass_word(struct gmt_trainer *trainer, int32_t *word, gm_error *error)
+{
+    if (trainer->options.comm == NULL) return GM_OK;
+    gm_status status = gm_broadcast(trainer->options.comm, word, 1, GM_I32, 0);
+    if (status != GM_OK) return library_error(trainer, status, error);
+    expect(trainer, GM_BROADCAST, 1, GM_I32);
+    return GM_OK;
+}
+
+static gm_status wait_for_rank_0(struct gmt_trainer *trainer, gm_error *error)
+{
+    int32_t word = SAVE_RUNS;
+    while (word == SAVE_RUNS) {
+        gm_status status = pass_word(trainer, &word, error);
+        if (status != GM_OK) return status;
+    }
+    if (word == SAVE_DONE) return GM_OK;
+    gmi_error_set(error, GM_ERR_ABORTED, "rank 0 could not save the checkpoint of step %llu",
+                  (unsigned long long)trainer->step);
+    if (error != NULL) error->culprit = 0;
+    return GM_ERR_ABORTED;
+}
+
+/* Saves on rank 0 and keeps the others informed. */
+static gm_status save_and_tell(struct gmt_trainer *trainer, struct save *save, gm_error *error)
+{
+    int64_t limit_ms = trainer->options.save_limit_ms > 0 ? trainer->options.save_limit_ms : SAVE_LIMIT_MS;
+    int64_t deadline_ns = gmi_deadline_after_ms(limit_ms);
+    pthread_t thread;
+    bool      has_thread = pthread_create(&thread, NULL, save_main, save) == 0;
+    if (!has_thread) save_main(save); /* no thread to be had: the others wait in silence */
+    gm_status       status = GM_OK;
+    enum save_state state = SAVE_RUNS;
+    while (state == SAVE_RUNS && status == GM_OK && !gmi_deadline_passed(deadline_ns)) {
+        state = save_wait(save, limit_ms < SAVE_WORD_MS ? limit_ms : SAVE_WORD_MS);
+        int32_t word = (int32_t)state;
+        status = pass_word(trainer, &word, error);
+    }
+    /* When another rank is lost meanwhile, the file that is being written is still a good one. */
+    if (state == SAVE_RUNS && status != GM_OK) {
+        int64_t left_ms = (deadline_ns - gmi_now_ns()) / GMI_NS_PER_MS;
+        state = save_wait(save, left_ms > 0 ? left_ms : 0);
+    }
+    if (state == SAVE_RUNS) {
+        trainer->is_save_stuck = true;
+        if (has_thread) pthread_detach(thread);
+        if (status != GM_OK) return status;
+        gmi_error_set(error, GM_ERR_TIMEOUT,
+                      "saving the checkpoint of step %llu in %s has taken more than %lld s: the disk does "
+                      "not answer",
+                      (unsigned long long)trainer->step, trainer->options.dir->path,
+                      (long long)(limit_ms / 1000));
+        if (trainer->options.comm != NULL && error != NULL)
+            gm_comm_abort(trainer->options.comm, error->text);
+        return GM_ERR_TIMEOUT;
+    }
+    if (has_thread) pthread_join(thread, NULL);
+    if (status == GM_OK && state == SAVE_FAILED)
+        status = gmi_error_set(error, save->error.status, "%s", save->error.text);
+    return status;
+}
+
+static gm_status save_checkpoint(struct gmt_trainer *trainer, gm_error *error)
+{
+    int64_t   start_ns = gmi_now_ns();
+    gm_status status;
+    if (trainer->options.dir == NULL) {
+        status = wait_for_rank_0(trainer, error);
+    } else {
+        struct save *save = save_create(trainer);
+        if (save == NULL) {
+            status = gmi_error_set(error, GM_ERR_NOMEM, "no memory to save a checkpoint");
+            if (trainer->options.comm != NULL)
+                gm_comm_abort(trainer->options.comm, "rank 0 has no memory to save a checkpoint");
+            return status;
+        }
+        status = save_and_tell(trainer, save, error);
+        if (!trainer->is_save_stuck) save_destroy(save);
+    }
+    if (status != GM_OK) return status;
+    trainer->split.checkpoint_ns += gmi_now_ns() - start_ns;
+    if (trainer->options.dir != NULL && trainer->options.listener.saved != NULL)
+        trainer->options.listener.saved(trainer->options.listener.user, trainer->step,
+                                        trainer->options.dir->path);
+    return GM_OK;
+}
+
+/* ---- the end ----------------------------------------------------------------------------------- */
+
+/* What a rank sends about itself: four numbers, a flag, and 32 bytes of hash. */
+enum { ACCOUNT_NUMBERS = 5, ACCOUNT_WORDS = ACCOUNT_NUMBERS + 4 };
+
+static void hash_to_words(const char *hex, int64_t *words)
+{
+    for (int w = 0; w < 4; w++) {
+        uint64_t word = 0;
+        for (int i = 0; i < 16; i++) {
+            char digit = hex[16 * w + i];
+            word = word << 4 | (uint64_t)(digit <= '9' ? digit - '0' : digit - 'a' + 10);
+        }
+        words[w] = (int64_t)word;
+    }
+}
+
+static void words_to_hash(const int64_t *words, char *hex)
+{
+    for (int i = 0; i < 64; i++)
+        hex[i] = "0123456789abcdef"[(uint64_t)words[i / 16] >> (60 - 4 * (i % 16)) & 15];
+    hex[64] = '\0';
+}
+
+static void own_account(struct gmt_trainer *trainer, const char *hash, int64_t *words)
+{
+    gm_traffic traffic = read_traffic(trainer);
+    uint64_t   kernel_sent = 0, kernel_recv = 0;
+    bool       has_kernel_count =
+        trainer->options.comm != NULL && trainer->world_size > 1 &&
+        gm_comm_kernel_traffic(trainer->options.comm, &kernel_sent, &kernel_recv) == GM_OK;
+    words[0] = (int64_t)traffic.payload_sent_bytes;
+    words[1] = (int64_t)(trainer->formula_bytes + trainer->evaluator.formula_bytes);
+    words[2] = (int64_t)traffic.protocol_sent_bytes;
+    words[3] = (int64_t)kernel_sent;
+    words[4] = has_kernel_count;
+    hash_to_words(hash, words + ACCOUNT_NUMBERS);
+}
+
+/* Everybody's hash and byte counts, taken before this last exchange. */
+static gm_status gather_accounts(struct gmt_trainer *trainer, struct gmt_end *end, gm_error *error)
+{
+    size_t   n_words = (size_t)trainer->world_size * ACCOUNT_WORDS;
+    int64_t *words = gmi_alloc(n_words, sizeof *words);
+    if (words == NULL) return gmi_error_set(error, GM_ERR_NOMEM, "no memory for the accounts");
+    own_account(trainer, end->state_hash, words + trainer->rank * ACCOUNT_WORDS);
+    gm_status status = GM_OK;
+    if (trainer->options.comm != NULL) {
+        status = gm_all_gather(trainer->options.comm, words, words, n_words, GM_I64);
+        library_error(trainer, status, error);
+    }
+    end->are_identical = true;
+    for (int r = 0; r < trainer->world_size && status == GM_OK; r++) {
+        const int64_t           *from = words + r * ACCOUNT_WORDS;
+        struct gmt_rank_account *account = &trainer->accounts[r];
+        *account = (struct gmt_rank_account){ .payload_sent_bytes = (uint64_t)from[0],
+                                              .formula_bytes = (uint64_t)from[1],
+                                              .protocol_sent_bytes = (uint64_t)from[2],
+                                              .kernel_sent_bytes = (uint64_t)from[3],
+                                              .has_kernel_count = from[4] != 0 };
+        words_to_hash(from + ACCOUNT_NUMBERS, account->state_hash);
+        end->are_identical &= strcmp(account->state_hash, end->state_hash) == 0;
+    }
+    gmi_free(words);
+    return status;
+}
+
+static gm_status finish(struct gmt_trainer *trainer, struct run *run, struct gmt_end *end, gm_error *error)
+{
+    gm_status status = gmt_state_hash(&trainer->state, end->state_hash, error);
+    if (status != GM_OK) return status;
+    status = gather_accounts(trainer, end, error);
+    if (status != GM_OK) return status;
+    trainer->split.elapsed_ns = gmi_now_ns() - run->start_ns;
+    end->world_size = trainer->world_size;
+    end->first_step = trainer->first_step;
+    end->steps = trainer->step;
+    end->loss = run->last_loss;
+    end->test = run->test;
+    end->accounts = trainer->accounts;
+    end->gradient_bytes = 4 * (uint64_t)trainer->mlp.params.n_elems;
+    end->naive_bytes = trainer->naive_bytes;
+    end->samples_per_s = per_second(trainer->n_samples, run->step_ns);
+    end->split = trainer->split;
+    return GM_OK;
+}
+
+/* ---- the loop ---------------------------------------------------------------------------------- */
+
+static bool is_due(uint64_t step, uint64_t every) { return every > 0 && step % every == 0; }
+
+/* What comes after a step: report, end of the epoch, checkpoint. At the last step, all of them. */
+static gm_status after_step(struct gmt_trainer *trainer, struct run *run, struct gmt_cursor done,
+                            gm_error *error)
+{
+    const struct gmt_trainer_options *options = &trainer->options;
+    bool      is_last = trainer->step == trainer->recipe.total_steps;
+    bool      is_epoch_end = trainer->cursor.epoch != done.epoch;
+    gm_status status = GM_OK;
+    if (is_last || is_epoch_end || is_due(trainer->step, options->report_every))
+        status = report(trainer, run, done, is_epoch_end, error);
+    if (status == GM_OK && (is_last || is_epoch_end)) status = end_epoch(trainer, run, done.epoch, error);
+    bool is_save_due = options->save_every > 0 ? is_due(trainer->step, options->save_every) : is_epoch_end;
+    if (status == GM_OK && options->is_saving && (is_last || is_save_due))
+        status = save_checkpoint(trainer, error);
+    return status;
+}
+
+gm_status gmt_trainer_run(struct gmt_trainer *trainer, struct gmt_end *end, gm_error *error)
+{
+    struct run run = { .start_ns = gmi_now_ns(), .last_loss = NAN };
+    memset(end, 0, sizeof *end);
+    while (trainer->step < trainer->recipe.total_steps) {
+        struct gmt_cursor      done = trainer->cursor;
+        struct gmt_step_report share;
+        gm_status status = gmt_trainer_step(trainer, &share, error);
+        if (status != GM_OK) return status;
+        run.step_ns += share.elapsed_ns;
+        run.share.loss_sum += share.loss.loss_sum;
+        run.share.n_correct += share.loss.n_correct;
+        run.share.n_rows += share.loss.n_rows;
+        if (trainer->options.listener.step != NULL)
+            trainer->options.listener.step(trainer->options.listener.user, trainer->step, &share);
+        status = after_step(trainer, &run, done, error);
+        if (status != GM_OK) return status;
+    }
+    if (trainer->step == trainer->first_step) { /* a resumed run that was complete already */
+        gm_status status = end_epoch(trainer, &run, trainer->cursor.epoch, error);
+        if (status != GM_OK) return status;
+    }
+    return finish(trainer, &run, end, error);
+}
