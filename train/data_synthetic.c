@@ -1,11 +1,13 @@
 /* data_synthetic.c - draws handwritten-like digits, so that training works where no data is.
  *
- *     plan of a digit       points in a box of 70 x 100, several ways to write each digit
- *       | jitter            every point moves a little: no two hands are alike
- *       v smooth curve      a Catmull-Rom spline through the points; a point given twice is a
- * corner v affine            rotation, shear, width, height, position v elastic           a smooth
- * random field of displacements bends what is left v ink               round pen of changing width,
- * anti-aliased v noise             grain over the whole picture 28 x 28 bytes
+ *     plan of a digit     points in a box of 70 x 100, several ways to write each digit
+ *       | jitter          every point moves a little: no two hands are alike
+ *       v smooth curve    a Catmull-Rom spline; a point that is given twice is a corner
+ *       v affine          rotation, shear, width, height, position
+ *       v elastic         a smooth random field of displacements bends what is left
+ *       v ink             a round pen of changing width, anti-aliased
+ *       v noise           grain over the whole picture
+ *     28 x 28 bytes
  *
  * Sample i is a pure function of (seed, split, i), and the same on every machine: all arithmetic is
  * done with integers, fixed point with 12 fractional bits, and each random number is drawn in a
