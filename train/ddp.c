@@ -15,7 +15,7 @@
 /* What was not finite on a rank. Lower is more to the point: a bad loss makes a bad gradient. */
 enum trouble { BAD_LOSS, BAD_GRADIENT, N_TROUBLES, NO_TROUBLE = N_TROUBLES };
 
-/* ---- set-up ------------------------------------------------------------------------------------ */
+/* ---- set-up ---------------------------------------------------------------------------------- */
 
 static size_t larger_part(size_t n, size_t n_parts) { return n / n_parts + (n % n_parts != 0); }
 
@@ -68,7 +68,7 @@ void gmt_ddp_fini(struct gmt_ddp *ddp)
     ddp->labels = NULL;
 }
 
-/* ---- local part -------------------------------------------------------------------------------- */
+/* ---- local part ------------------------------------------------------------------------------ */
 
 /* Part number `index` of [first, first + n), cut as the library cuts chunks. */
 static void part_of(size_t first, size_t n, int n_parts, int index, size_t *part_first,
@@ -95,7 +95,7 @@ static gm_status local_gradient(struct gmt_ddp *ddp, size_t n_samples,
     part_of(0, n_samples, ddp->world_size, ddp->rank, &share_first, &share_n);
     for (int k = 0; k < n_micro; k++) {
         part_of(share_first, share_n, n_micro, k, &first, &n);
-        if (n == 0 && k > 0) break; /* the longer parts come first; the first one sets the gradient */
+        if (n == 0 && k > 0) break; /* longer parts come first, and the first sets the gradient */
         int64_t start_ns = gmi_now_ns();
         gm_status status = n == 0 ? GM_OK
                                   : ddp->options.gather(ddp->options.gather_user, first, n,
@@ -108,10 +108,11 @@ static gm_status local_gradient(struct gmt_ddp *ddp, size_t n_samples,
     return GM_OK;
 }
 
-/* ---- the sum over ranks ------------------------------------------------------------------------ */
+/* ---- the sum over ranks ---------------------------------------------------------------------- */
 
-/* Reduces the gradient in place. *trouble: what was wrong with this rank's share before, *is_sum_finite:
- * whether everything is well after. Both looks at a bucket happen while it is in the cache. */
+/* Reduces the gradient in place. *trouble: what was wrong with this rank's share before,
+ * *is_sum_finite: whether everything is well after. Both looks at a bucket happen while it is in
+ * the cache. */
 static gm_status reduce_gradient(struct gmt_ddp *ddp, enum trouble *trouble, bool *is_sum_finite)
 {
     float *gradients = ddp->mlp->params.gradients;
@@ -166,7 +167,7 @@ static gm_status name_the_culprit(struct gmt_ddp *ddp, enum trouble trouble,
     return GM_ERR_STATE;
 }
 
-/* ---- the step ---------------------------------------------------------------------------------- */
+/* ---- the step -------------------------------------------------------------------------------- */
 
 static void read_traffic(const struct gmt_ddp *ddp, gm_traffic *traffic)
 {

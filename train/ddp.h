@@ -1,18 +1,18 @@
 /* ddp.h - one step of data-parallel training, against the public header alone.
  *
- *     global batch of B samples           | rank 0 | rank 1 | rank 2 |      shares: gm_chunk(B, world, rank)
- *     each share in K micro-batches       |  |  |  |  |  |  |  |  |  |      gm_chunk(share, K, k)
- *     gradient of each: sum over its samples / B, added up locally
- *     one all-reduce (sum), bucket by bucket                                = gradient of the mean over B
+ *     global batch of B samples     | rank 0 | rank 1 | rank 2 |  shares: gm_chunk(B, world, rank)
+ *     each share in K micro-batches |  |  |  |  |  |  |  |  |  |  parts: gm_chunk(share, K, k)
+ *     gradient of each part: sum over its samples / B, added up locally
+ *     one all-reduce (sum), bucket by bucket: now the gradient of the mean over B
  *     the same update on every rank
  *
- * As every sample weighs 1 / B wherever it is processed, uneven shares, empty shares and a short last batch
- * need no correction.
+ * As every sample weighs 1 / B wherever it is processed, uneven shares, empty shares and a short
+ * last batch need no correction.
  *
- * A gradient or loss that is not finite stops all ranks in the same step, before the update, with the same
- * sentence. No extra round trip: what is not finite on one rank makes the sum non-finite on all of them (a
- * non-finite loss with a finite gradient is made to), every rank looks at the sum, and only when it is bad
- * do they ask each other who began. */
+ * A gradient or loss that is not finite stops all ranks in the same step, before the update, with
+ * the same sentence. No extra round trip: what is not finite on one rank makes the sum non-finite
+ * on all of them (a non-finite loss with a finite gradient is made to), every rank looks at the
+ * sum, and only when it is bad do they ask each other who began. */
 #ifndef GMT_DDP_H
 #define GMT_DDP_H
 
@@ -25,7 +25,8 @@
 #include "train/optimizer.h"
 
 /* Brings samples first_sample .. first_sample + n_samples - 1 of the current global batch: inputs
- * (n_samples, n_in), labels (n_samples), each in 0 .. n_classes - 1. GM_OK, or a failure with *error filled. */
+ * (n_samples, n_in), labels (n_samples), each in 0 .. n_classes - 1. GM_OK, or a failure with
+ * *error filled. */
 typedef gm_status (*gmt_gather_fn)(void *user, size_t first_sample, size_t n_samples, float *inputs,
                                    uint8_t *labels, gm_error *error);
 
@@ -50,9 +51,9 @@ struct gmt_ddp {
 
 /* What a step was, on this rank. */
 struct gmt_step_report {
-    struct gmt_loss loss;        /* this rank's share, sums; all ranks' add up to the global batch's */
+    struct gmt_loss loss;        /* sums over this rank's share */
     bool    is_non_finite;       /* the step failed because a loss or gradient was not finite */
-    int     culprit;             /* then: the first rank where it appeared; -1: only the sum overflowed */
+    int     culprit;             /* then: the first rank with it; -1: only the sum overflowed */
     int64_t gather_ns;           /* bringing the samples */
     int64_t compute_ns;          /* forward, backward, checks, update */
     int64_t communication_ns;    /* inside the library, less waiting_ns */
@@ -60,24 +61,26 @@ struct gmt_step_report {
     int64_t elapsed_ns;          /* all of it */
 };
 
-/* Micro-batch rows that a model needs (gmt_mlp_init's max_rows) for these options on the given world size. */
+/* Micro-batch rows that a model needs (gmt_mlp_init's max_rows) for these options on the given
+ * world size. */
 size_t gmt_ddp_max_rows(size_t global_batch, int world_size, size_t accumulate);
 
-/* Takes memory for the samples. mlp (max_rows at least gmt_ddp_max_rows) and optimizer stay the caller's and
- * must outlive it. On failure nothing is held. GM_ERR_ARG, GM_ERR_NOMEM. */
+/* Takes memory for the samples. mlp (max_rows at least gmt_ddp_max_rows) and optimizer stay the
+ * caller's and must outlive it. On failure nothing is held. GM_ERR_ARG, GM_ERR_NOMEM. */
 GM_MUST_USE gm_status gmt_ddp_init(struct gmt_ddp *ddp, const struct gmt_ddp_options *options,
-                                   struct gmt_mlp *mlp, struct gmt_optimizer *optimizer, gm_error *error);
+                                   struct gmt_mlp *mlp, struct gmt_optimizer *optimizer,
+                                   gm_error *error);
 /* Frees the memory. A zeroed struct is fine. */
 void gmt_ddp_fini(struct gmt_ddp *ddp);
 
-/* One step on a global batch of n_samples (1 .. global_batch; the same on every rank, as is learning_rate).
- * Blocks as gm_all_reduce does. *report is filled also when it fails.
+/* One step on a global batch of n_samples (1 .. global_batch; the same on every rank, as is
+ * learning_rate). Blocks as gm_all_reduce does. *report is filled also when it fails.
  *
- * GM_OK: the parameters are updated, on every rank that returns it with the same bits.
- * GM_ERR_STATE with report->is_non_finite: a loss or gradient was not finite; same result and sentence on all
- * ranks; parameters and optimizer are as they were. GM_ERR_ARG: n_samples is out of range. The gather
- * function's failure, after which the communicator is aborted with its sentence. Any status of
- * gm_all_reduce. After a failure the gradients are unspecified; weights are untouched. */
+ * GM_OK: the parameters are updated, on every rank that returns it with the same bits. GM_ERR_STATE
+ * with report->is_non_finite: a loss or gradient was not finite; same result and sentence on all
+ * ranks; parameters and optimizer are as they were. GM_ERR_ARG: n_samples is out of range. The
+ * gather function's failure, after which the communicator is aborted with its sentence. Any status
+ * of gm_all_reduce. After a failure the gradients are unspecified; weights are untouched. */
 GM_MUST_USE gm_status gmt_ddp_step(struct gmt_ddp *ddp, size_t n_samples, double learning_rate,
                                    struct gmt_step_report *report, gm_error *error);
 

@@ -1,6 +1,7 @@
-/* The data-parallel step with ranks that are threads of this process and a communicator that is a shared array:
- * below stand all functions of the library that ddp.c calls, so that this test needs no network, can make sums
- * overflow, and shows what a step asks of a communicator. Steps over real ones are tested elsewhere. */
+/* The data-parallel step with ranks that are threads of this process and a communicator that is a
+ * shared array: below stand all functions of the library that ddp.c calls, so that this test needs
+ * no network, can make sums overflow, and shows what a step asks of a communicator. Steps over real
+ * ones are tested elsewhere. */
 #include <math.h>
 #include <pthread.h>
 #include <setjmp.h>
@@ -21,7 +22,7 @@
 
 #define MAX_WORLD 5
 
-/* ---- a communicator in one process ------------------------------------------------------------- */
+/* ---- a communicator in one process ----------------------------------------------------------- */
 
 struct fake_world {
     int               world_size;
@@ -102,7 +103,7 @@ gm_status gm_all_reduce(gm_comm *comm, const void *send, void *recv, size_t coun
     return GM_OK;
 }
 
-/* ---- a job ------------------------------------------------------------------------------------- */
+/* ---- a job ----------------------------------------------------------------------------------- */
 
 #define N_IN 12
 #define N_CLASSES 5
@@ -226,7 +227,7 @@ static void free_all(struct job *job, struct worker *workers)
     for (int r = 0; r < (job->world_size > 0 ? job->world_size : 1); r++) worker_fini(&workers[r]);
 }
 
-/* ---- tests: the same training for any number of ranks ------------------------------------------ */
+/* ---- tests: the same training for any number of ranks ---------------------------------------- */
 
 static void compare_with_single(const struct job *job, const struct worker *workers)
 {
@@ -338,10 +339,10 @@ static void a_step_takes_no_memory(void **state)
     free_all(&job, &worker);
 }
 
-/* ---- tests: what is not finite ----------------------------------------------------------------- */
+/* ---- tests: what is not finite --------------------------------------------------------------- */
 
-/* All ranks stopped in the first step, with this culprit, one sentence that contains `words`, and the weights
- * that they started with. */
+/* All ranks stopped in the first step, with this culprit, one sentence that contains `words`, and
+ * the weights that they started with. */
 static void assert_stopped(struct job *job, struct worker *workers, int culprit, const char *words)
 {
     int n = job->world_size > 0 ? job->world_size : 1;
@@ -441,7 +442,7 @@ static void an_overflow_in_the_sum_alone_is_nobodys_fault(void **state)
     free_all(&job, workers);
 }
 
-/* ---- tests: other failures --------------------------------------------------------------------- */
+/* ---- tests: other failures ------------------------------------------------------------------- */
 
 static void the_librarys_error_is_handed_on(void **state)
 {

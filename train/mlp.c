@@ -67,7 +67,7 @@ void gmt_mlp_fini(struct gmt_mlp *mlp)
     gmt_params_fini(&mlp->params);
 }
 
-/* ---- forward and backward ---------------------------------------------------------------------- */
+/* ---- forward and backward -------------------------------------------------------------------- */
 
 /* Of layer l: where its weight and bias are in one of the flat arrays. */
 static float *weight_in(const struct gmt_mlp *mlp, float *flat, int l)
@@ -127,7 +127,7 @@ struct gmt_loss gmt_mlp_gradient(struct gmt_mlp *mlp, const float *inputs, const
     return loss;
 }
 
-/* ---- use --------------------------------------------------------------------------------------- */
+/* ---- use ------------------------------------------------------------------------------------- */
 
 struct gmt_loss gmt_mlp_evaluate(struct gmt_mlp *mlp, const float *inputs, const uint8_t *labels,
                                  size_t n_rows)

@@ -1,12 +1,12 @@
-/* mlp.h - the model: a multi-layer perceptron with ReLU between the layers and softmax cross-entropy at the
- * end, forward and backward, differentiated by hand.
+/* mlp.h - the model: a multi-layer perceptron with ReLU between the layers and softmax
+ * cross-entropy at the end, forward and backward, differentiated by hand.
  *
  *     a[0] = inputs (n_rows, n_in)
  *     a[l + 1] = relu(a[l] W[l]^T + b[l])         the last layer without relu: the logits
  *     loss = sum over rows of -log softmax(logits)[label]
  *
- * A model owns its parameters and the memory for max_rows rows; a step takes no memory. It knows nothing of
- * files, workers or optimizers. One thread at a time. */
+ * A model owns its parameters and the memory for max_rows rows; a step takes no memory. It knows
+ * nothing of files, workers or optimizers. One thread at a time. */
 #ifndef GMT_MLP_H
 #define GMT_MLP_H
 
@@ -20,8 +20,8 @@
 struct gmt_mlp {
     struct gmt_params params;
     size_t max_rows;
-    float *activations[GMT_MAX_LAYERS + 1]; /* [l]: (max_rows, sizes[l]); [0] is NULL: the caller's */
-    float *deltas[2];                       /* (max_rows, widest layer): gradients by outputs, in turns */
+    float *activations[GMT_MAX_LAYERS + 1]; /* [l]: (max_rows, sizes[l]); [0] stays NULL */
+    float *deltas[2]; /* (max_rows, widest hidden layer): gradients by its outputs, in turns */
 };
 
 /* What a batch gave. Sums, so that parts of a batch can be added. */
@@ -31,31 +31,33 @@ struct gmt_loss {
     size_t n_rows;
 };
 
-/* Called by the backward pass when gradients[first_elem .. first_elem + n_elems - 1] are complete. The ranges
- * come in backward order, each directly before the one that came last, and cover everything once. */
+/* Called by the backward pass when gradients[first_elem .. first_elem + n_elems - 1] are complete.
+ * The ranges come in backward order, each directly before the one that came last, and cover
+ * everything once. */
 typedef void (*gmt_ready_fn)(void *user, size_t first_elem, size_t n_elems);
 
-/* Takes memory for the parameters and for batches of up to max_rows rows (at least 1), and sets the initial
- * weights. On failure nothing is held. GM_ERR_ARG, GM_ERR_NOMEM. */
-GM_MUST_USE gm_status gmt_mlp_init(struct gmt_mlp *mlp, const struct gmt_layers *layers, size_t max_rows,
-                                   uint64_t seed, gm_error *error);
+/* Takes memory for the parameters and for batches of up to max_rows rows (at least 1), and sets the
+ * initial weights. On failure nothing is held. GM_ERR_ARG, GM_ERR_NOMEM. */
+GM_MUST_USE gm_status gmt_mlp_init(struct gmt_mlp *mlp, const struct gmt_layers *layers,
+                                   size_t max_rows, uint64_t seed, gm_error *error);
 /* Frees everything. A zeroed struct is fine. */
 void gmt_mlp_fini(struct gmt_mlp *mlp);
 
 size_t gmt_mlp_n_in(const struct gmt_mlp *mlp);
 size_t gmt_mlp_n_classes(const struct gmt_mlp *mlp);
 
-/* The logits (n_rows, n_classes) of inputs (n_rows, n_in); n_rows <= max_rows. The model's memory, valid until
- * its next call. */
+/* The logits (n_rows, n_classes) of inputs (n_rows, n_in); n_rows <= max_rows. The model's memory,
+ * valid until its next call. */
 const float *gmt_mlp_forward(struct gmt_mlp *mlp, const float *inputs, size_t n_rows);
 
-/* Forward and backward. `labels`: (n_rows), each in 0 .. n_classes - 1 (whoever reads the data checks that).
- * params.gradients becomes scale * d loss / d weights, or, with is_accumulating, that is added to it. With
- * scale = 1 / rows of the whole batch, parts of a batch of whatever sizes add up to the gradient of the mean.
- * n_rows may be 0. `ready` may be NULL. The loss in the result is not scaled. */
+/* Forward and backward. `labels`: (n_rows), each in 0 .. n_classes - 1 (whoever reads the data
+ * checks that). params.gradients becomes scale * d loss / d weights, or, with is_accumulating, that
+ * is added to it. With scale = 1 / rows of the whole batch, parts of a batch of whatever sizes add
+ * up to the gradient of the mean. n_rows may be 0. `ready` may be NULL. The loss in the result is
+ * not scaled. */
 struct gmt_loss gmt_mlp_gradient(struct gmt_mlp *mlp, const float *inputs, const uint8_t *labels,
-                                 size_t n_rows, float scale, bool is_accumulating, gmt_ready_fn ready,
-                                 void *user);
+                                 size_t n_rows, float scale, bool is_accumulating,
+                                 gmt_ready_fn ready, void *user);
 
 /* Loss and correct predictions without gradients, any n_rows (in parts of max_rows). */
 struct gmt_loss gmt_mlp_evaluate(struct gmt_mlp *mlp, const float *inputs, const uint8_t *labels,

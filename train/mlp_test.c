@@ -13,7 +13,7 @@
 #include "train/mlp.h"
 #include "train/ops.h"
 
-/* ---- the model in double, from the naive operations: the oracle -------------------------------- */
+/* ---- the model in double, from the naive operations: the oracle ------------------------------ */
 
 struct model64 {
     struct gmt_params table; /* a copy, for the shapes only */
@@ -45,8 +45,8 @@ static void model64_free(struct model64 *m)
 }
 
 /* The sum of the losses; with has_gradient also the gradient of scale times it. */
-static double model64_loss(struct model64 *m, const float *inputs, const uint8_t *labels, size_t n_rows,
-                           double scale, bool has_gradient)
+static double model64_loss(struct model64 *m, const float *inputs, const uint8_t *labels,
+                           size_t n_rows, double scale, bool has_gradient)
 {
     const size_t *sizes = m->table.layers.sizes;
     int n_layers = m->table.layers.n_sizes - 1;
@@ -54,10 +54,10 @@ static double model64_loss(struct model64 *m, const float *inputs, const uint8_t
     size_t n_correct = 0;
     for (size_t i = 0; i < n_rows * sizes[0]; i++) m->activations[0][i] = inputs[i];
     for (int l = 0; l < n_layers; l++)
-        gmt_naive_f64_linear_forward(m->activations[l], m->weights + m->table.tensors[2 * l].first_elem,
-                                     m->weights + m->table.tensors[2 * l + 1].first_elem,
-                                     m->activations[l + 1], n_rows, sizes[l], sizes[l + 1],
-                                     l + 1 < n_layers);
+        gmt_naive_f64_linear_forward(
+            m->activations[l], m->weights + m->table.tensors[2 * l].first_elem,
+            m->weights + m->table.tensors[2 * l + 1].first_elem, m->activations[l + 1], n_rows,
+            sizes[l], sizes[l + 1], l + 1 < n_layers);
     gmt_naive_f64_softmax_loss(m->activations[n_layers], labels, m->deltas[n_layers], n_rows,
                                sizes[n_layers], scale, &loss_sum, &n_correct);
     for (int l = n_layers - 1; has_gradient && l >= 0; l--)
@@ -69,7 +69,7 @@ static double model64_loss(struct model64 *m, const float *inputs, const uint8_t
     return loss_sum;
 }
 
-/* ---- a model with a batch ---------------------------------------------------------------------- */
+/* ---- a model with a batch -------------------------------------------------------------------- */
 
 struct fixture {
     struct gmt_mlp mlp;
@@ -113,7 +113,7 @@ static void assert_gradients_close(const float *values, const float *expected, s
             fail_msg("gradient %zu is %.9g, expected %.9g", i, values[i], expected[i]);
 }
 
-/* ---- tests ------------------------------------------------------------------------------------- */
+/* ---- tests ----------------------------------------------------------------------------------- */
 
 static const struct {
     const char *sizes;
@@ -174,7 +174,8 @@ static void float_gradients_agree_with_double_ones(void **state)
     assert_agrees_with_double("1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,2", 3);
 }
 
-/* As the ranks of a distributed step do it: parts of whatever size, each scaled by 1 / whole batch. */
+/* As the ranks of a distributed step do it: parts of whatever size, each scaled by 1 / whole
+ * batch. */
 static void uneven_parts_add_up_to_the_whole_batch(void **state)
 {
     (void)state;
@@ -211,8 +212,8 @@ static void accumulating_is_adding(void **state)
     memcpy(whole, f.mlp.params.gradients, f.n_elems * sizeof *whole);
     const size_t parts[] = { 9, 13, 0, 1 };
     for (size_t p = 0, first = 0; p < 4; first += parts[p++])
-        gmt_mlp_gradient(&f.mlp, f.inputs + first * 30, f.labels + first, parts[p], 1.0f / 23, p > 0,
-                         NULL, NULL);
+        gmt_mlp_gradient(&f.mlp, f.inputs + first * 30, f.labels + first, parts[p], 1.0f / 23,
+                         p > 0, NULL, NULL);
     assert_gradients_close(f.mlp.params.gradients, whole, f.n_elems);
     gmi_free(whole);
     fixture_free(&f);

@@ -1,9 +1,9 @@
-/* The operations of ops.h for training: matrix products by OpenBLAS, everything around them in plain loops that
- * the compiler vectorises.
+/* The operations of ops.h for training: matrix products by OpenBLAS, everything around them in
+ * plain loops that the compiler vectorises.
  *
- * What surrounds the products is kept to one pass over data that the product has just left in the cache:
- * bias and ReLU together; the ReLU's mask right after dx; maximum, exponential, sum and gradient of a block of
- * rows together. */
+ * What surrounds the products is kept to one pass over data that the product has just left in the
+ * cache: bias and ReLU together; the ReLU's mask right after dx; maximum, exponential, sum and
+ * gradient of a block of rows together. */
 #include <cblas.h>
 #include <math.h>
 #include <string.h>
@@ -18,7 +18,8 @@ void gmt_set_blas_threads(int n_threads)
     openblas_set_num_threads(n_threads);
 }
 
-/* c (n_rows, n_cols) = a b, or c + a b; a and b are stored transposed if so said. n_inner is what is summed. */
+/* c (n_rows, n_cols) = a b, or c + a b; a and b are stored transposed if so said. n_inner is what
+ * is summed. */
 static void multiply(enum CBLAS_TRANSPOSE a_order, enum CBLAS_TRANSPOSE b_order, size_t n_rows,
                      size_t n_cols, size_t n_inner, const float *a, const float *b, float beta,
                      float *c)
@@ -29,7 +30,7 @@ static void multiply(enum CBLAS_TRANSPOSE a_order, enum CBLAS_TRANSPOSE b_order,
                 (int)a_stride, b, (int)b_stride, beta, c, (int)n_cols);
 }
 
-/* ---- linear layer ------------------------------------------------------------------------------ */
+/* ---- linear layer ---------------------------------------------------------------------------- */
 
 static void add_bias(float *restrict y, const float *restrict b, size_t n_rows, size_t n_out)
 {
@@ -93,12 +94,12 @@ void gmt_linear_backward(const float *x, const float *w, const float *dy, float 
     if (has_relu_below) mask_by_relu(dx, x, n_rows * n_in);
 }
 
-/* ---- softmax ----------------------------------------------------------------------------------- */
+/* ---- softmax --------------------------------------------------------------------------------- */
 
-/* e^x = 2^k e^r with k = round(x / ln 2) and |r| <= ln 2 / 2: k goes into the exponent bits, e^r is the Taylor
- * polynomial to r^7. Adding and subtracting 1.5 2^23 rounds to an integer. ln 2 is subtracted in two parts, the
- * first of which has so few bits that k times it is exact. Source: Cody, Waite, "Software manual for the
- * elementary functions" (1980). */
+/* e^x = 2^k e^r with k = round(x / ln 2) and |r| <= ln 2 / 2: k goes into the exponent bits, e^r is
+ * the Taylor polynomial to r^7. Adding and subtracting 1.5 2^23 rounds to an integer. ln 2 is
+ * subtracted in two parts, the first of which has so few bits that k times it is exact. Source:
+ * Cody, Waite, "Software manual for the elementary functions" (1980). */
 static inline float exp_nonpositive(float x)
 {
     const float rounder = 0x1.8p23f;
@@ -151,8 +152,8 @@ static size_t softmax_block_rows(size_t n_rows, size_t n_classes)
     return gmi_min_size(n_rows, fitting > 0 ? fitting : 1);
 }
 
-/* The sum over rows of log(sums) by few logarithms: of products that stay far from overflow, as each sum is
- * at least 1 (the maximum contributes e^0). */
+/* The sum over rows of log(sums) by few logarithms: of products that stay far from overflow, as
+ * each sum is at least 1 (the maximum contributes e^0). */
 struct log_product {
     double log_sum, product;
 };
@@ -210,9 +211,10 @@ void gmt_softmax(const float *logits, float *probabilities, size_t n_rows, size_
     }
 }
 
-/* ---- checks ------------------------------------------------------------------------------------ */
+/* ---- checks ---------------------------------------------------------------------------------- */
 
-/* Looks at the exponent bits, without a branch per element, a block at a time so that it ends early. */
+/* Looks at the exponent bits, without a branch per element, a block at a time so that it ends
+ * early. */
 bool gmt_all_finite(const float *values, size_t n)
 {
     while (n > 0) {

@@ -1,10 +1,11 @@
-/* The operations of ops.h as their definitions say, one loop per index: the oracle for the fast versions and,
- * in double precision, for gradients. Not for training. The float versions add up in double and round once. */
+/* The operations of ops.h as their definitions say, one loop per index: the oracle for the fast
+ * versions and, in double precision, for gradients. Not for training. The float versions add up in
+ * double and round once. */
 #include <math.h>
 
 #include "train/ops.h"
 
-/* ---- float ------------------------------------------------------------------------------------- */
+/* ---- float ----------------------------------------------------------------------------------- */
 
 void gmt_naive_linear_forward(const float *x, const float *w, const float *b, float *y,
                               size_t n_rows, size_t n_in, size_t n_out, bool has_relu)
@@ -17,8 +18,8 @@ void gmt_naive_linear_forward(const float *x, const float *w, const float *b, fl
         }
 }
 
-void gmt_naive_linear_backward(const float *x, const float *w, const float *dy, float *dw, float *db,
-                               float *dx, size_t n_rows, size_t n_in, size_t n_out,
+void gmt_naive_linear_backward(const float *x, const float *w, const float *dy, float *dw,
+                               float *db, float *dx, size_t n_rows, size_t n_in, size_t n_out,
                                bool is_accumulating, bool has_relu_below)
 {
     for (size_t o = 0; o < n_out; o++) {
@@ -40,7 +41,7 @@ void gmt_naive_linear_backward(const float *x, const float *w, const float *dy, 
         }
 }
 
-/* ---- double ------------------------------------------------------------------------------------ */
+/* ---- double ---------------------------------------------------------------------------------- */
 
 void gmt_naive_f64_linear_forward(const double *x, const double *w, const double *b, double *y,
                                   size_t n_rows, size_t n_in, size_t n_out, bool has_relu)

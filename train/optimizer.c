@@ -14,10 +14,11 @@ struct optimizer_kind {
                    const float *restrict gradients);
 };
 
-/* ---- the updates ------------------------------------------------------------------------------- *
+/* ---- the updates -------------------------------------------------------------------------------
+ * *
  *
- * The loops are plain, so that the compiler vectorises them: every element is independent, and without
- * contraction to fused multiply-adds each vector width gives the same bits. */
+ * The loops are plain, so that the compiler vectorises them: every element is independent, and
+ * without contraction to fused multiply-adds each vector width gives the same bits. */
 
 static void update_sgd(struct gmt_optimizer *optimizer, double learning_rate,
                        float *restrict weights, const float *restrict gradients)
@@ -75,7 +76,7 @@ static void update_adamw(struct gmt_optimizer *optimizer, double learning_rate,
     }
 }
 
-/* ---- the table --------------------------------------------------------------------------------- */
+/* ---- the table ------------------------------------------------------------------------------- */
 
 static const struct optimizer_kind kinds[GMT_OPTIMIZER_END] = {
     [GMT_SGD] = { "sgd", { NULL, NULL }, update_sgd },

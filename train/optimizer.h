@@ -5,10 +5,11 @@
  *     adamw     w -= lr wd w;  m = b1 m + (1 - b1) g;  v = b2 v + (1 - b2) g g
  *               w -= lr / (1 - b1^t) m / (sqrt(v) / sqrt(1 - b2^t) + eps)
  *
- * Every element goes the same way by the same operations in the same order, whatever the vector width, so
- * ranks on different machines that start with the same bits and apply the same gradients keep the same bits.
- * Sources: Sutskever, Martens, Dahl, Hinton, "On the importance of initialization and momentum in deep
- * learning" (2013); Loshchilov, Hutter, "Decoupled weight decay regularization" (2019). */
+ * Every element goes the same way by the same operations in the same order, whatever the vector
+ * width, so ranks on different machines that start with the same bits and apply the same gradients
+ * keep the same bits. Sources: Sutskever, Martens, Dahl, Hinton, "On the importance of
+ * initialization and momentum in deep learning" (2013); Loshchilov, Hutter, "Decoupled weight decay
+ * regularization" (2019). */
 #ifndef GMT_OPTIMIZER_H
 #define GMT_OPTIMIZER_H
 
@@ -44,16 +45,18 @@ struct gmt_optimizer {
 /* "sgd", "momentum", "adamw"; "?" for a number that is none. Static. */
 const char *gmt_optimizer_name(enum gmt_optimizer_kind kind);
 /* The kind of that name; GM_ERR_ARG with the names that there are. */
-GM_MUST_USE gm_status gmt_optimizer_parse(enum gmt_optimizer_kind *kind, const char *name, gm_error *error);
+GM_MUST_USE gm_status gmt_optimizer_parse(enum gmt_optimizer_kind *kind, const char *name,
+                                          gm_error *error);
 
 /* The defaults for a kind. */
-void gmt_optimizer_options_default(struct gmt_optimizer_options *options, enum gmt_optimizer_kind kind);
+void gmt_optimizer_options_default(struct gmt_optimizer_options *options,
+                                   enum gmt_optimizer_kind kind);
 
 /* Takes memory for the state of n_elems parameters, zeroed. On failure nothing is held.
  * GM_ERR_ARG: an option out of its range. GM_ERR_NOMEM. */
 GM_MUST_USE gm_status gmt_optimizer_init(struct gmt_optimizer *optimizer,
-                                         const struct gmt_optimizer_options *options, size_t n_elems,
-                                         gm_error *error);
+                                         const struct gmt_optimizer_options *options,
+                                         size_t n_elems, gm_error *error);
 /* Frees the state. A zeroed struct is fine. */
 void gmt_optimizer_fini(struct gmt_optimizer *optimizer);
 

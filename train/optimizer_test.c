@@ -53,7 +53,8 @@ static void follows_the_formula(enum gmt_optimizer_kind kind, double weight_deca
         references[i] = (struct reference){ .w = weights[i] };
     }
     for (int t = 1; t <= STEPS; t++) {
-        for (size_t i = 0; i < N; i++) gradients[i] = (float)(2 * gmi_rng_unit(2, i * 100 + (size_t)t) - 1);
+        for (size_t i = 0; i < N; i++)
+            gradients[i] = (float)(2 * gmi_rng_unit(2, i * 100 + (size_t)t) - 1);
         gradients[0] = 0; /* AdamW must not divide zero by zero */
         gmt_optimizer_step(&optimizer, rate, weights, gradients);
         for (size_t i = 0; i < N; i++) {
@@ -102,7 +103,8 @@ static void state_arrays_and_step_count_are_all_there_is(void **state)
         struct gmt_optimizer first, second;
         gmt_optimizer_options_default(&options, (enum gmt_optimizer_kind)kind);
         assert_int_equal(gmt_optimizer_init(&first, &options, N, NULL), GM_OK);
-        for (size_t i = 0; i < N; i++) straight[i] = gradients[i] = (float)gmi_rng_unit(3, i) - 0.5f;
+        for (size_t i = 0; i < N; i++)
+            straight[i] = gradients[i] = (float)gmi_rng_unit(3, i) - 0.5f;
         for (int t = 0; t < 5; t++) gmt_optimizer_step(&first, 0.01, straight, gradients);
 
         assert_int_equal(gmt_optimizer_init(&second, &options, N, NULL), GM_OK);
@@ -158,7 +160,8 @@ static void states_are_named_for_checkpoints(void **state)
         gmt_optimizer_fini(&optimizer);
 
         enum gmt_optimizer_kind parsed = GMT_OPTIMIZER_END;
-        assert_int_equal(gmt_optimizer_parse(&parsed, gmt_optimizer_name(options.kind), NULL), GM_OK);
+        const char *name = gmt_optimizer_name(options.kind);
+        assert_int_equal(gmt_optimizer_parse(&parsed, name, NULL), GM_OK);
         assert_int_equal(parsed, kind);
     }
     enum gmt_optimizer_kind parsed;

@@ -1,12 +1,12 @@
-/* params.h - the parameters of the network: one table that says what is where, and one flat array each
- * for weights and gradients.
+/* params.h - the parameters of the network: one table that says what is where, and one flat array
+ * each for weights and gradients.
  *
  *     layers 784,256,10:   layers.0.weight (256, 784)   layers.0.bias (256)
  *                          layers.1.weight (10, 256)    layers.1.bias (10)
  *
- * in this order, row-major, without gaps: "the gradient" is one array that can be cut into buckets, hashed
- * or copied without knowing the layers. The moments of the optimizer are arrays of the same layout
- * (optimizer.h). Nothing here computes with the values, except for the initial ones. */
+ * in this order, row-major, without gaps: "the gradient" is one array that can be cut into buckets,
+ * hashed or copied without knowing the layers. The moments of the optimizer are arrays of the same
+ * layout (optimizer.h). Nothing here computes with the values, except for the initial ones. */
 #ifndef GMT_PARAMS_H
 #define GMT_PARAMS_H
 
@@ -24,13 +24,14 @@ struct gmt_layers {
     int    n_sizes; /* number of linear layers + 1 */
 };
 
-/* Reads "784,256,10". GM_ERR_ARG with a sentence when it is anything else, or when the network would not
- * fit into memory. */
-GM_MUST_USE gm_status gmt_layers_parse(struct gmt_layers *layers, const char *text, gm_error *error);
+/* Reads "784,256,10". GM_ERR_ARG with a sentence when it is anything else, or when the network
+ * would not fit into memory. */
+GM_MUST_USE gm_status gmt_layers_parse(struct gmt_layers *layers, const char *text,
+                                       gm_error *error);
 /* Checks sizes that came another way: 2 .. 17 of them, none 0, number of parameters sane. */
 GM_MUST_USE gm_status gmt_layers_check(const struct gmt_layers *layers, gm_error *error);
-/* Writes "784,256,10" into text, always zero-terminated; 256 bytes are enough for anything that was parsed.
- * Returns text. */
+/* Writes "784,256,10" into text, always zero-terminated; 256 bytes are enough for anything that was
+ * parsed. Returns text. */
 char *gmt_layers_format(const struct gmt_layers *layers, char *text, size_t text_bytes);
 
 struct gmt_tensor {
@@ -50,15 +51,15 @@ struct gmt_params {
     float            *gradients; /* (n_elems) */
 };
 
-/* Fills the table, takes memory for both arrays and sets the initial weights for `seed`. On failure nothing
- * is held. GM_ERR_ARG: sizes that cannot be. GM_ERR_NOMEM. */
+/* Fills the table, takes memory for both arrays and sets the initial weights for `seed`. On failure
+ * nothing is held. GM_ERR_ARG: sizes that cannot be. GM_ERR_NOMEM. */
 GM_MUST_USE gm_status gmt_params_init(struct gmt_params *params, const struct gmt_layers *layers,
                                       uint64_t seed, gm_error *error);
 /* Frees both arrays. A zeroed struct is fine. */
 void gmt_params_fini(struct gmt_params *params);
 
-/* The initial weights: a pure function of (seed, index of the parameter) and the layer sizes, the same on
- * every machine and for every world size. Gradients become 0. */
+/* The initial weights: a pure function of (seed, index of the parameter) and the layer sizes, the
+ * same on every machine and for every world size. Gradients become 0. */
 void gmt_params_reset(struct gmt_params *params, uint64_t seed);
 
 /* The tensor of that name, or NULL. */

@@ -36,7 +36,8 @@ static void anything_else_is_refused_with_a_sentence(void **state)
     (void)state;
     const char *texts[] = { "",     "784",       ",",         "784,",        ",10",    "784,,10",
                             "a,b",  "784;10",    "784, 10",   "-784,10",     "0,10",   "784,0",
-                            "1e3,2", "784,10x",  "16777217,2", "9999999999,2", "99999999999999999999,2",
+                            "1e3,2", "784,10x",  "16777217,2", "9999999999,2",
+                            "99999999999999999999,2",
                             "16777216,16777216", "1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1" };
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         struct gmt_layers layers;
@@ -103,7 +104,7 @@ static void initial_weights_have_the_stated_spread(void **state)
     struct gmt_layers layers = parsed("600,200,10");
     struct gmt_params params;
     assert_int_equal(gmt_params_init(&params, &layers, 3, NULL), GM_OK);
-    const double variances[] = { 2.0 / 600, 0, 1.0 / (3 * 200), 0 };
+    const double variances[] = { 2.0 / 600, 0, 2.0 / 200, 0 };
     for (int t = 0; t < params.n_tensors; t++) {
         const struct gmt_tensor *tensor = &params.tensors[t];
         double sum = 0, squares = 0, n = (double)tensor->n_elems;

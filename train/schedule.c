@@ -26,8 +26,8 @@ gm_status gmt_schedule_parse(enum gmt_schedule_kind *kind, const char *name, gm_
                          "schedule \"%s\": expected constant, linear or cosine", name);
 }
 
-/* cos(pi p) for 0 <= p <= 1, from additions and multiplications alone: the Taylor series on a quarter wave,
- * where 12 terms leave less than 1e-16. */
+/* cos(pi p) for 0 <= p <= 1, from additions and multiplications alone: the Taylor series on a
+ * quarter wave, where 12 terms leave less than 1e-16. */
 static double cos_pi(double p)
 {
     if (p > 0.5) return -cos_pi(1 - p);

@@ -2,11 +2,11 @@
  *
  *     warm-up    base (step + 1) / (warmup_steps + 1)    for step < warmup_steps
  *     constant   base
- *     linear     base to final_fraction * base, in a straight line      p = progress after the warm-up,
- *     cosine     the same along half a cosine                           0 <= p < 1
+ *     linear     base to final_fraction * base, in a straight line    p: progress after the
+ *     cosine     the same along half a cosine                         warm-up, 0 <= p < 1
  *
- * No state: a resumed run goes on with the right rate. Cosines are computed here and not by the C library, of
- * which different versions may give different last bits on different hosts. */
+ * No state: a resumed run goes on with the right rate. Cosines are computed here and not by the C
+ * library, of which different versions may give different last bits on different hosts. */
 #ifndef GMT_SCHEDULE_H
 #define GMT_SCHEDULE_H
 
@@ -27,9 +27,11 @@ struct gmt_schedule {
 /* "constant", "linear", "cosine"; "?" for a number that is none. Static. */
 const char *gmt_schedule_name(enum gmt_schedule_kind kind);
 /* The kind of that name; GM_ERR_ARG with the names that there are. */
-GM_MUST_USE gm_status gmt_schedule_parse(enum gmt_schedule_kind *kind, const char *name, gm_error *error);
+GM_MUST_USE gm_status gmt_schedule_parse(enum gmt_schedule_kind *kind, const char *name,
+                                         gm_error *error);
 
-/* The rate of step number `step`, counted from 0. Steps at or beyond total_steps get the final rate. */
+/* The rate of step number `step`, counted from 0. Steps at or beyond total_steps get the final
+ * rate. */
 double gmt_schedule_rate(const struct gmt_schedule *schedule, uint64_t step);
 
 #endif
