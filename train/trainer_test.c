@@ -13,6 +13,7 @@
 #include <cmocka.h>
 
 #include "base/error.h"
+#include "train/ops.h"
 #include "train/trainlog.h"
 
 enum { TRAIN_SAMPLES = 300, TEST_SAMPLES = 100 };
@@ -22,6 +23,7 @@ static struct gmt_data data;
 static int load_data(void **state)
 {
     (void)state;
+    gmt_set_blas_threads(1); /* as in the program */
     return gmt_data_load(&data, "synthetic:300,100", GMT_DATA_SEED, GMT_DATA_BOTH, NULL) == GM_OK ? 0 : -1;
 }
 
