@@ -10,6 +10,7 @@
 
 #include "base/bytes.h"
 #include "base/check.h"
+#include "base/simd.h"
 #include "train/ops.h"
 
 void gmt_set_blas_threads(int n_threads)
@@ -32,14 +33,16 @@ static void multiply(enum CBLAS_TRANSPOSE a_order, enum CBLAS_TRANSPOSE b_order,
 
 /* ---- linear layer ---------------------------------------------------------------------------- */
 
-static void add_bias(float *restrict y, const float *restrict b, size_t n_rows, size_t n_out)
+GMI_SIMD static void add_bias(float *restrict y, const float *restrict b, size_t n_rows,
+                              size_t n_out)
 {
     for (size_t r = 0; r < n_rows; r++, y += n_out)
         for (size_t o = 0; o < n_out; o++) y[o] += b[o];
 }
 
 /* Not max(sum, 0): a comparison with NaN is false, and the NaN must survive. */
-static void add_bias_relu(float *restrict y, const float *restrict b, size_t n_rows, size_t n_out)
+GMI_SIMD static void add_bias_relu(float *restrict y, const float *restrict b, size_t n_rows,
+                                   size_t n_out)
 {
     for (size_t r = 0; r < n_rows; r++, y += n_out)
         for (size_t o = 0; o < n_out; o++) {
@@ -60,8 +63,8 @@ void gmt_linear_forward(const float *x, const float *w, const float *b, float *y
 }
 
 /* db += column sums of dy, four rows at a time so that db is loaded and stored less often. */
-static void add_column_sums(float *restrict db, const float *restrict dy, size_t n_rows,
-                            size_t n_out)
+GMI_SIMD static void add_column_sums(float *restrict db, const float *restrict dy, size_t n_rows,
+                                     size_t n_out)
 {
     size_t r = 0;
     for (; r + 4 <= n_rows; r += 4) {
@@ -73,7 +76,7 @@ static void add_column_sums(float *restrict db, const float *restrict dy, size_t
         for (size_t o = 0; o < n_out; o++) db[o] += dy[r * n_out + o];
 }
 
-static void mask_by_relu(float *restrict dx, const float *restrict x, size_t n)
+GMI_SIMD static void mask_by_relu(float *restrict dx, const float *restrict x, size_t n)
 {
     for (size_t i = 0; i < n; i++) dx[i] = x[i] <= 0 ? 0 : dx[i];
 }
@@ -123,7 +126,7 @@ static inline float exp_nonpositive(float x)
     return x < -87.0f ? 0 : p * power;
 }
 
-void gmt_exp_nonpositive(float *values, size_t n)
+GMI_SIMD void gmt_exp_nonpositive(float *values, size_t n)
 {
     for (size_t i = 0; i < n; i++) values[i] = exp_nonpositive(values[i]);
 }
@@ -215,7 +218,7 @@ void gmt_softmax(const float *logits, float *probabilities, size_t n_rows, size_
 
 /* Looks at the exponent bits, without a branch per element, a block at a time so that it ends
  * early. */
-bool gmt_all_finite(const float *values, size_t n)
+GMI_SIMD bool gmt_all_finite(const float *values, size_t n)
 {
     while (n > 0) {
         size_t block = gmi_min_size(n, 4096);

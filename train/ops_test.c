@@ -254,6 +254,21 @@ static void exponential_is_right_to_two_units(void **state)
     assert_true(ends[0] == 1 && ends[1] == 1 && ends[2] == 0 && ends[3] == 0 && isnan(ends[4]));
 }
 
+static void exponential_has_the_same_bits_at_every_vector_position(void **state)
+{
+    (void)state;
+    const size_t n = 1003;
+    float *all = gmi_alloc(n, sizeof *all);
+    for (size_t i = 0; i < n; i++) all[i] = (float)(-90 * gmi_rng_unit(41, i));
+    float *single = gmi_alloc(n, sizeof *single);
+    memcpy(single, all, n * sizeof *all);
+    gmt_exp_nonpositive(all, n);
+    for (size_t i = 0; i < n; i++) gmt_exp_nonpositive(&single[i], 1);
+    assert_memory_equal(all, single, n * sizeof *all);
+    gmi_free(all);
+    gmi_free(single);
+}
+
 static void one_bad_value_is_found_wherever_it_is(void **state)
 {
     (void)state;
@@ -297,6 +312,7 @@ int main(void)
         cmocka_unit_test(minus_infinity_on_the_label_is_an_infinite_loss),
         cmocka_unit_test(many_rows_do_not_overflow_the_sum_of_logarithms),
         cmocka_unit_test(exponential_is_right_to_two_units),
+        cmocka_unit_test(exponential_has_the_same_bits_at_every_vector_position),
         cmocka_unit_test(one_bad_value_is_found_wherever_it_is),
     };
     return cmocka_run_group_tests_name("ops", tests, one_blas_thread, NULL);

@@ -5,6 +5,7 @@
 
 #include "base/alloc.h"
 #include "base/error.h"
+#include "base/simd.h"
 
 /* A row says what there is to know about a kind; adding one is a row and an update function. */
 struct optimizer_kind {
@@ -20,8 +21,8 @@ struct optimizer_kind {
  * The loops are plain, so that the compiler vectorises them: every element is independent, and
  * without contraction to fused multiply-adds each vector width gives the same bits. */
 
-static void update_sgd(struct gmt_optimizer *optimizer, double learning_rate,
-                       float *restrict weights, const float *restrict gradients)
+GMI_SIMD static void update_sgd(struct gmt_optimizer *optimizer, double learning_rate,
+                                float *restrict weights, const float *restrict gradients)
 {
     float rate = (float)learning_rate, decay = (float)optimizer->options.weight_decay;
     size_t n = optimizer->n_elems;
@@ -32,8 +33,8 @@ static void update_sgd(struct gmt_optimizer *optimizer, double learning_rate,
 }
 
 /* As the buffer starts at zero, mu m + g is g in the first step without a special case. */
-static void update_momentum(struct gmt_optimizer *optimizer, double learning_rate,
-                            float *restrict weights, const float *restrict gradients)
+GMI_SIMD static void update_momentum(struct gmt_optimizer *optimizer, double learning_rate,
+                                     float *restrict weights, const float *restrict gradients)
 {
     float rate = (float)learning_rate, decay = (float)optimizer->options.weight_decay;
     float keep = (float)optimizer->options.momentum;
@@ -55,8 +56,8 @@ static double power(double base, uint64_t exponent)
     return result;
 }
 
-static void update_adamw(struct gmt_optimizer *optimizer, double learning_rate,
-                         float *restrict weights, const float *restrict gradients)
+GMI_SIMD static void update_adamw(struct gmt_optimizer *optimizer, double learning_rate,
+                                  float *restrict weights, const float *restrict gradients)
 {
     const struct gmt_optimizer_options *options = &optimizer->options;
     uint64_t t = optimizer->n_steps + 1;
