@@ -75,7 +75,7 @@ gm_status gmi_address_resolve(struct gmi_address_list *list, const char *host, i
 gm_status gmi_address_parse_numeric(struct gmi_address *address, const char *text, gm_error *error)
 {
     char host[GMI_ADDRESS_TEXT_BYTES];
-    int  port;
+    int  port = 0;
     gm_status status = gmi_host_port_split(text, host, sizeof host, &port, error);
     if (status != GM_OK) return status;
     struct gmi_address_list list;

@@ -17,6 +17,9 @@
 
 enum { BACKLOG = 1024 };
 
+/* States of a connection whose peer has closed; the numbers are the kernel's (tcp_states.h is its own). */
+enum { TCP_TIME_WAIT_STATE = 6, TCP_CLOSE_WAIT_STATE = 8, TCP_LAST_ACK_STATE = 9, TCP_CLOSING_STATE = 11 };
+
 static int new_socket(int family)
 {
     return socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
@@ -171,7 +174,10 @@ gm_status gmi_socket_kernel_counts(int fd, uint64_t *sent_bytes, uint64_t *recv_
         return GM_ERR_UNSUPPORTED; /* a kernel before 4.19 */
     }
     *sent_bytes = info.tcpi_bytes_sent - info.tcpi_bytes_retrans;
-    *recv_bytes = info.tcpi_bytes_received;
+    /* The kernel counts the peer's FIN as one byte received. */
+    bool has_fin = info.tcpi_state == TCP_CLOSE_WAIT_STATE || info.tcpi_state == TCP_LAST_ACK_STATE ||
+                   info.tcpi_state == TCP_CLOSING_STATE || info.tcpi_state == TCP_TIME_WAIT_STATE;
+    *recv_bytes = info.tcpi_bytes_received - (has_fin ? 1 : 0);
     return GM_OK;
 #else
     (void)fd, (void)sent_bytes, (void)recv_bytes;

@@ -1,0 +1,338 @@
+#include "comm/control.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "comm/fingerprint.h"
+#include "net/socket.h"
+
+enum { MISSING_EVERY_MS = 1000, MAX_FINGERPRINT_BYTES = 64 * 1024 };
+
+gm_status gmi_control_init(struct gmi_control *c, int rank, int n_ranks, const char *fingerprint,
+                           const struct gmi_log *log, void (*notify)(void *), void *notify_user)
+{
+    *c = (struct gmi_control){ .rank = rank, .n_ranks = n_ranks, .fingerprint = fingerprint, .log = log,
+                               .notify = notify, .notify_user = notify_user };
+    c->members = gmi_alloc((size_t)n_ranks, sizeof *c->members);
+    if (c->members == NULL) return GM_ERR_NOMEM;
+    for (int k = 0; k < n_ranks; k++) c->members[k].courier.fd = -1;
+    c->next_missing_ns = gmi_deadline_after_ms(MISSING_EVERY_MS);
+    return GM_OK;
+}
+
+void gmi_control_fini(struct gmi_control *c)
+{
+    for (int k = 0; c->members != NULL && k < c->n_ranks; k++) gmi_courier_fini(&c->members[k].courier);
+    gmi_free(c->members);
+    c->members = NULL;
+}
+
+static bool is_hub(const struct gmi_control *c) { return c->rank == 0; }
+
+/* To everybody with whom we have a connection, except one rank (-1: nobody). */
+static void send_to_all_but(struct gmi_control *c, int spared, enum gmi_message kind, const struct gmi_buffer *body)
+{
+    for (int k = 0; k < c->n_ranks; k++) {
+        if (k != spared) gmi_courier_send(&c->members[k].courier, (uint8_t)kind, body);
+    }
+}
+
+/* ---- failures and goodbyes --------------------------------------------------------------------- */
+
+static void fail_from(struct gmi_control *c, const struct gmi_failure *failure, int from)
+{
+    if (c->has_failure) return;
+    c->has_failure = true;
+    c->failure = *failure;
+    struct gmi_buffer body = { 0 };
+    gmi_failure_encode(failure, &body);
+    send_to_all_but(c, from, GMI_FAILURE, &body);
+    gmi_buffer_fini(&body);
+    c->notify(c->notify_user);
+}
+
+void gmi_control_fail(struct gmi_control *c, const struct gmi_failure *failure) { fail_from(c, failure, -1); }
+
+static void note_goodbye(struct gmi_control *c, int rank, uint64_t seq)
+{
+    if (c->members[rank].has_left) return;
+    c->members[rank].has_left = true;
+    c->members[rank].left_after_seq = seq;
+    c->n_left++;
+    c->notify(c->notify_user);
+}
+
+static void send_goodbye(struct gmi_control *c, int spared, int rank, uint64_t seq)
+{
+    struct gmi_buffer body = { 0 };
+    gmi_buffer_put_u32(&body, (uint32_t)rank);
+    gmi_buffer_put_u64(&body, seq);
+    send_to_all_but(c, spared, GMI_GOODBYE, &body);
+    gmi_buffer_fini(&body);
+}
+
+void gmi_control_leave(struct gmi_control *c, uint64_t seq)
+{
+    if (c->is_leaving) return;
+    c->is_leaving = true;
+    send_goodbye(c, -1, c->rank, seq);
+    for (int k = 0; k < c->n_ranks; k++) {
+        if (gmi_courier_is_open(&c->members[k].courier)) gmi_courier_finish(&c->members[k].courier);
+    }
+}
+
+bool gmi_control_is_drained(const struct gmi_control *c)
+{
+    for (int k = 0; k < c->n_ranks; k++) {
+        if (gmi_courier_is_open(&c->members[k].courier)) return false;
+    }
+    return true;
+}
+
+int gmi_control_absentee(const struct gmi_control *c, uint64_t seq)
+{
+    if (c->n_left == 0) return -1;
+    for (int k = 0; k < c->n_ranks; k++) {
+        if (c->members[k].has_left && c->members[k].left_after_seq < seq) return k;
+    }
+    return -1;
+}
+
+static void lost(struct gmi_control *c, int rank, int sys_errno)
+{
+    struct gmi_failure f = { .status = GM_ERR_PEER_LOST, .culprit = rank, .reporter = c->rank, .sys_errno = sys_errno };
+    snprintf(f.cause, sizeof f.cause, "rank %d (%s) is gone: its process ended or was cut off without a goodbye (%s)",
+             rank, c->members[rank].address[0] ? c->members[rank].address : "address unknown",
+             sys_errno ? strerror(sys_errno) : "end of file");
+    fail_from(c, &f, -1);
+}
+
+/* ---- gathering --------------------------------------------------------------------------------- */
+
+void gmi_control_missing(const struct gmi_control *c, char *text, size_t text_bytes)
+{
+    size_t used = 0;
+    text[0] = '\0';
+    if (!is_hub(c)) {
+        snprintf(text, text_bytes, "%s", c->missing);
+        return;
+    }
+    for (int k = 0; k < c->n_ranks && used + 16 < text_bytes; k++) {
+        if (c->members[k].has_joined) continue;
+        used += (size_t)snprintf(text + used, text_bytes - used, "%s%d", used ? ", " : "", k);
+    }
+    if (used + 16 >= text_bytes) snprintf(text + used, text_bytes - used, ", ...");
+}
+
+gm_status gmi_control_judge(struct gmi_control *c, const struct gmi_hello *peer, char *why, size_t why_bytes)
+{
+    int rank = peer->rank;
+    if (!is_hub(c) || rank <= 0) {
+        snprintf(why, why_bytes, "control connections are for ranks 1 to %d, at rank 0; this is rank %d and you are %d",
+                 c->n_ranks - 1, c->rank, rank);
+        return GM_ERR_REFUSED;
+    }
+    struct gmi_member *m = &c->members[rank];
+    if (c->has_failure && c->phase == GMI_GATHERING) {
+        snprintf(why, why_bytes, "start-up has failed: %s", c->failure.cause);
+        return c->failure.status;
+    }
+    if (m->has_left || c->is_leaving || c->has_failure) {
+        snprintf(why, why_bytes, "this communicator is ending; come again");
+        return GM_ERR_STATE;
+    }
+    if (m->has_joined && !gmi_socket_is_over(m->courier.fd)) {
+        snprintf(why, why_bytes, "rank %d is already taken by the process at %s; each rank may be started once", rank,
+                 m->address);
+        return GM_ERR_REFUSED;
+    }
+    if (c->phase == GMI_READY) {
+        snprintf(why, why_bytes, "this communicator is complete; come again");
+        return GM_ERR_STATE;
+    }
+    return GM_OK;
+}
+
+void gmi_control_admit(struct gmi_control *c, int rank, int fd)
+{
+    struct gmi_member *m = &c->members[rank];
+    gmi_courier_fini(&m->courier);
+    gmi_courier_init(&m->courier, fd);
+    m->has_joined = false;
+}
+
+static void join(struct gmi_control *c, int rank, const char *address)
+{
+    struct gmi_member *m = &c->members[rank];
+    m->has_joined = true;
+    snprintf(m->address, sizeof m->address, "%s", address);
+}
+
+static bool have_all_joined(const struct gmi_control *c)
+{
+    for (int k = 0; k < c->n_ranks; k++) {
+        if (!c->members[k].has_joined) return false;
+    }
+    return true;
+}
+
+static void become_ready(struct gmi_control *c)
+{
+    c->phase = GMI_READY;
+    c->notify(c->notify_user);
+}
+
+static void announce_ready(struct gmi_control *c)
+{
+    struct gmi_buffer body = { 0 };
+    gmi_random_bytes(&c->session, sizeof c->session);
+    gmi_buffer_put_u64(&body, c->session);
+    gmi_buffer_put_u32(&body, c->epoch);
+    gmi_buffer_put_u32(&body, (uint32_t)c->n_ranks);
+    for (int k = 0; k < c->n_ranks; k++) gmi_buffer_put_text(&body, c->members[k].address);
+    send_to_all_but(c, -1, GMI_READY_TABLE, &body);
+    gmi_buffer_fini(&body);
+    become_ready(c);
+}
+
+void gmi_control_join_self(struct gmi_control *c, const char *own_address)
+{
+    join(c, c->rank, own_address);
+    if (have_all_joined(c)) announce_ready(c);
+}
+
+void gmi_control_attach(struct gmi_control *c, int fd, const char *own_address)
+{
+    gmi_courier_init(&c->members[0].courier, fd);
+    struct gmi_buffer body = { 0 };
+    gmi_buffer_put_text(&body, own_address);
+    gmi_buffer_put_text(&body, c->fingerprint);
+    gmi_courier_send(&c->members[0].courier, GMI_JOIN, &body);
+    gmi_buffer_fini(&body);
+}
+
+static void tell_who_is_missing(struct gmi_control *c)
+{
+    char text[sizeof c->missing];
+    gmi_control_missing(c, text, sizeof text);
+    struct gmi_buffer body = { 0 };
+    gmi_buffer_put_text(&body, text);
+    send_to_all_but(c, -1, GMI_MISSING, &body);
+    gmi_buffer_fini(&body);
+}
+
+/* ---- messages ---------------------------------------------------------------------------------- */
+
+static void bad_message(struct gmi_control *c, int from)
+{
+    struct gmi_failure f = { .status = GM_ERR_PROTOCOL, .culprit = from, .reporter = c->rank };
+    snprintf(f.cause, sizeof f.cause, "rank %d sent a control message that cannot be right", from);
+    fail_from(c, &f, -1);
+}
+
+static void hear_join(struct gmi_control *c, int from, struct gmi_reader *r)
+{
+    char        address[GMI_ADDRESS_TEXT_BYTES];
+    gmi_reader_text(r, address, sizeof address);
+    size_t         theirs_bytes = gmi_reader_u32(r);
+    const uint8_t *theirs = gmi_reader_take(r, theirs_bytes);
+    if (theirs == NULL || c->phase != GMI_GATHERING) {
+        bad_message(c, from);
+        return;
+    }
+    struct gmi_failure f = { .status = GM_ERR_MISMATCH, .culprit = from, .reporter = c->rank };
+    if (gmi_fingerprint_differs(c->fingerprint, 0, (const char *)theirs, theirs_bytes, from, f.cause, sizeof f.cause)) {
+        fail_from(c, &f, -1);
+        return;
+    }
+    join(c, from, address);
+    if (have_all_joined(c)) announce_ready(c);
+}
+
+static bool hear_ready(struct gmi_control *c, struct gmi_reader *r)
+{
+    c->session = gmi_reader_u64(r);
+    c->epoch = gmi_reader_u32(r);
+    if (gmi_reader_u32(r) != (uint32_t)c->n_ranks) return false;
+    for (int k = 0; k < c->n_ranks; k++) {
+        char address[GMI_ADDRESS_TEXT_BYTES];
+        gmi_reader_text(r, address, sizeof address);
+        join(c, k, address);
+    }
+    if (r->is_short) return false;
+    become_ready(c);
+    return true;
+}
+
+static void hear_goodbye(struct gmi_control *c, int from, struct gmi_reader *r)
+{
+    int      rank = (int)gmi_reader_u32(r);
+    uint64_t seq = gmi_reader_u64(r);
+    if (r->is_short || rank < 0 || rank >= c->n_ranks || (is_hub(c) && rank != from)) {
+        bad_message(c, from);
+        return;
+    }
+    note_goodbye(c, rank, seq);
+    if (is_hub(c)) send_goodbye(c, from, rank, seq);
+}
+
+static void hear(struct gmi_control *c, int from, uint8_t kind, struct gmi_reader *r)
+{
+    struct gmi_failure failure;
+    if (kind == GMI_FAILURE && gmi_failure_decode(&failure, r)) {
+        fail_from(c, &failure, from);
+    } else if (kind == GMI_GOODBYE) {
+        hear_goodbye(c, from, r);
+    } else if (kind == GMI_JOIN && is_hub(c)) {
+        hear_join(c, from, r);
+    } else if (kind == GMI_MISSING && !is_hub(c)) {
+        gmi_reader_text(r, c->missing, sizeof c->missing);
+    } else if (kind != GMI_READY_TABLE || is_hub(c) || !hear_ready(c, r)) {
+        bad_message(c, from);
+    }
+}
+
+/* The connection has ended: is that a loss? */
+static void connection_ended(struct gmi_control *c, int rank)
+{
+    struct gmi_member *m = &c->members[rank];
+    int sys_errno = m->courier.sys_errno;
+    gmi_courier_fini(&m->courier);
+    if (c->is_leaving) c->notify(c->notify_user); /* who waits for the last one to close */
+    if (m->has_left || c->is_leaving) return;
+    if (is_hub(c) && c->phase == GMI_GATHERING) {
+        /* It may come back, or another process in its place. */
+        gmi_log(c->log, GM_LOG_WARN, "rank %d went away while the others were still gathering", rank);
+        m->has_joined = false;
+        return;
+    }
+    lost(c, rank, sys_errno);
+}
+
+static void step_member(struct gmi_control *c, int rank)
+{
+    struct gmi_courier *courier = &c->members[rank].courier;
+    size_t              max_body_bytes = MAX_FINGERPRINT_BYTES + 1024 + (size_t)c->n_ranks * (GMI_ADDRESS_TEXT_BYTES + 4);
+    uint8_t             kind;
+    struct gmi_reader   body;
+    if (courier->fd < 0) return;
+    while (gmi_courier_next(courier, max_body_bytes, &kind, &body)) hear(c, rank, kind, &body);
+    if (courier->is_over) connection_ended(c, rank);
+}
+
+void gmi_control_watch(struct gmi_control *c, struct gmi_poller *poller)
+{
+    for (int k = 0; k < c->n_ranks; k++) gmi_courier_watch(&c->members[k].courier, poller);
+}
+
+void gmi_control_step(struct gmi_control *c)
+{
+    for (int k = 0; k < c->n_ranks; k++) step_member(c, k);
+    if (is_hub(c) && c->phase == GMI_GATHERING && gmi_deadline_passed(c->next_missing_ns)) {
+        tell_who_is_missing(c);
+        c->next_missing_ns = gmi_deadline_after_ms(MISSING_EVERY_MS);
+    }
+    for (int k = 0; k < c->n_ranks; k++) gmi_courier_flush(&c->members[k].courier);
+}

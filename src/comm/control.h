@@ -1,0 +1,95 @@
+/* control.h - the membership of a communicator as its control connections show it.
+ *
+ *              rank 0                         a star: one control connection for each other rank.
+ *             /  |  \                         Rank 0 relays what one rank has to tell the others, so
+ *        rank 1  2   3                        everybody hears of everything within two hops, also of
+ *                                             ranks that are no neighbours in the ring.
+ *
+ *     phase       what happens                                         next
+ *     GATHERING   each rank sends JOIN; rank 0 answers MISSING          READY when all have joined
+ *                 now and then, and compares fingerprints
+ *     READY       FAILURE and GOODBYE travel                            until the end
+ *
+ * A connection that ends without a goodbye while READY is a lost rank. Its end is what rank 0 sees at once
+ * when a process dies, whatever the rank was doing; so a death is known everywhere in the time of two
+ * messages. When rank 0 dies, every other rank sees that itself.
+ *
+ * Invariants:
+ *   1. The first failure that a rank learns of is kept; later ones change nothing.
+ *   2. Every failure is sent on once: by a rank to rank 0, by rank 0 to all.
+ *   3. GOODBYE is the last message of a rank; the end of its connection after that is no failure.
+ *
+ * All functions are called with the communicator's lock held; none blocks. */
+#ifndef GMI_CONTROL_H
+#define GMI_CONTROL_H
+
+#include "base/log.h"
+#include "comm/courier.h"
+#include "comm/failure.h"
+#include "net/address.h"
+#include "rendezvous/hello.h"
+
+enum gmi_phase { GMI_GATHERING, GMI_READY };
+
+/* Message kinds. Bodies: docs/protocol.md. */
+enum gmi_message { GMI_JOIN = 1, GMI_READY_TABLE = 2, GMI_MISSING = 3, GMI_FAILURE = 4, GMI_GOODBYE = 5 };
+
+struct gmi_member {
+    struct gmi_courier courier; /* rank 0: to this rank. Others: only members[0] has one. */
+    bool               has_joined;
+    bool               has_left;        /* said goodbye ... */
+    uint64_t           left_after_seq;  /* ... after so many collectives */
+    char               address[GMI_ADDRESS_TEXT_BYTES]; /* where it listens */
+};
+
+struct gmi_control {
+    int                   rank, n_ranks;
+    uint32_t              epoch;
+    const char           *fingerprint;
+    const struct gmi_log *log;
+    enum gmi_phase        phase;
+    uint64_t              session; /* drawn by rank 0; tells this run from others of the same job */
+    struct gmi_member    *members;
+    int                   n_left;
+    bool                  has_failure;
+    struct gmi_failure    failure;
+    char                  missing[160]; /* the ranks that had not joined, by rank 0's last word */
+    int64_t               next_missing_ns;
+    bool                  is_leaving;
+
+    /* Called when phase, failure or goodbyes change. */
+    void (*notify)(void *user);
+    void *notify_user;
+};
+
+gm_status gmi_control_init(struct gmi_control *c, int rank, int n_ranks, const char *fingerprint,
+                           const struct gmi_log *log, void (*notify)(void *), void *notify_user);
+void gmi_control_fini(struct gmi_control *c);
+
+/* Rank 0: may this rank open a control connection? See gmi_judge_fn. */
+gm_status gmi_control_judge(struct gmi_control *c, const struct gmi_hello *peer, char *why, size_t why_bytes);
+/* Rank 0: the connection of `rank` after its handshake. */
+void gmi_control_admit(struct gmi_control *c, int rank, int fd);
+/* Others: the connection to rank 0 after its handshake; joins with our listening address. */
+void gmi_control_attach(struct gmi_control *c, int fd, const char *own_address);
+/* Rank 0: its own listening address. */
+void gmi_control_join_self(struct gmi_control *c, const char *own_address);
+
+/* Records a failure unless there is one, and has it told to the others. */
+void gmi_control_fail(struct gmi_control *c, const struct gmi_failure *failure);
+
+/* Says goodbye after `seq` collectives; the ends of connections are fine from now on. */
+void gmi_control_leave(struct gmi_control *c, uint64_t seq);
+/* Has everybody else closed his end, so that nothing of ours can be lost? */
+bool gmi_control_is_drained(const struct gmi_control *c);
+
+/* A rank that has left and so can never take part in collective `seq`; -1: none. */
+int gmi_control_absentee(const struct gmi_control *c, uint64_t seq);
+
+/* "1, 3" into `text`: who has not joined, as far as this rank knows. */
+void gmi_control_missing(const struct gmi_control *c, char *text, size_t text_bytes);
+
+void gmi_control_watch(struct gmi_control *c, struct gmi_poller *poller);
+void gmi_control_step(struct gmi_control *c);
+
+#endif

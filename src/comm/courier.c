@@ -1,0 +1,107 @@
+#include "comm/courier.h"
+
+#include <errno.h>
+
+#include "base/bytes.h"
+#include "net/socket.h"
+
+void gmi_courier_init(struct gmi_courier *c, int fd)
+{
+    *c = (struct gmi_courier){ .fd = fd };
+    if (fd >= 0) gmi_socket_tune(fd);
+}
+
+void gmi_courier_fini(struct gmi_courier *c)
+{
+    gmi_socket_close(&c->fd);
+    gmi_buffer_fini(&c->in);
+    gmi_buffer_fini(&c->out);
+}
+
+void gmi_courier_send(struct gmi_courier *c, uint8_t kind, const struct gmi_buffer *body)
+{
+    if (!gmi_courier_is_open(c) || c->is_finished) return;
+    uint8_t header[GMI_MESSAGE_HEADER_BYTES] = { 0 };
+    size_t  body_bytes = body ? body->used_bytes : 0;
+    gmi_put_u32(header, (uint32_t)body_bytes);
+    header[4] = kind;
+    gmi_buffer_append(&c->out, header, sizeof header);
+    if (body_bytes > 0) gmi_buffer_append(&c->out, body->bytes, body_bytes);
+    if (c->out.is_out_of_memory || (body && body->is_out_of_memory)) {
+        c->is_over = true; /* half a message must not go out */
+        c->sys_errno = ENOMEM;
+    }
+}
+
+void gmi_courier_flush(struct gmi_courier *c)
+{
+    while (gmi_courier_is_open(c) && c->out.used_bytes > 0) {
+        struct iovec part = { c->out.bytes, c->out.used_bytes };
+        size_t    moved;
+        gm_status status = gmi_socket_send_some(c->fd, &part, 1, &moved, &c->sys_errno);
+        gmi_buffer_consume(&c->out, moved);
+        if (status == GM_AGAIN) return;
+        if (status != GM_OK) {
+            /* What the peer said last may still be readable: its reason for going, say. */
+            c->out.used_bytes = 0;
+            return;
+        }
+    }
+    if (c->is_finished && c->fd >= 0) gmi_socket_finish_sending(c->fd);
+}
+
+void gmi_courier_finish(struct gmi_courier *c)
+{
+    c->is_finished = true;
+    gmi_courier_flush(c);
+}
+
+static bool read_more(struct gmi_courier *c)
+{
+    uint8_t      bytes[4096];
+    struct iovec part = { bytes, sizeof bytes };
+    size_t       moved;
+    gm_status    status = gmi_socket_recv_some(c->fd, &part, 1, &moved, &c->sys_errno);
+    if (status == GM_AGAIN) return false;
+    if (status != GM_OK) {
+        c->is_over = true;
+        return false;
+    }
+    gmi_buffer_append(&c->in, bytes, moved);
+    if (c->in.is_out_of_memory) {
+        c->is_over = true;
+        c->sys_errno = ENOMEM;
+    }
+    return !c->is_over;
+}
+
+bool gmi_courier_next(struct gmi_courier *c, size_t max_body_bytes, uint8_t *kind, struct gmi_reader *body)
+{
+    gmi_buffer_consume(&c->in, c->in_used_bytes);
+    c->in_used_bytes = 0;
+    while (gmi_courier_is_open(c)) {
+        if (c->in.used_bytes >= GMI_MESSAGE_HEADER_BYTES) {
+            size_t body_bytes = gmi_get_u32(c->in.bytes);
+            if (body_bytes > max_body_bytes) {
+                c->is_over = true;
+                c->sys_errno = EPROTO;
+                return false;
+            }
+            if (c->in.used_bytes >= GMI_MESSAGE_HEADER_BYTES + body_bytes) {
+                *kind = c->in.bytes[4];
+                *body = (struct gmi_reader){ .bytes = c->in.bytes + GMI_MESSAGE_HEADER_BYTES,
+                                             .left_bytes = body_bytes };
+                c->in_used_bytes = GMI_MESSAGE_HEADER_BYTES + body_bytes;
+                return true;
+            }
+        }
+        if (!read_more(c)) return false;
+    }
+    return false;
+}
+
+void gmi_courier_watch(const struct gmi_courier *c, struct gmi_poller *poller)
+{
+    if (!gmi_courier_is_open(c)) return;
+    gmi_poller_add(poller, c->fd, GMI_READABLE | (c->out.used_bytes > 0 ? GMI_WRITABLE : 0u));
+}

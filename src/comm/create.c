@@ -1,0 +1,339 @@
+/* create.c - from options to connected links, by the thread that creates the communicator.
+ *
+ *     1. reach the store (rank 0 serves it itself when nobody else does) and claim our rank in it,
+ *        with the address where we listen;
+ *     2. connect to rank 0 (control) and wait until it says that all have joined: it sends everybody's
+ *        address and the number of this session;
+ *     3. connect the data links of the ring: of two neighbours the higher rank calls the lower.
+ *
+ * Every wait ends at the creation's deadline, or as soon as the service thread hears of a failure. */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "comm/comm.h"
+#include "net/interface.h"
+#include "net/socket.h"
+#include "rendezvous/dial.h"
+
+enum { SAY_EVERY_MS = 5000, RETRY_MS = 50 };
+
+struct creation {
+    struct gm_comm        *comm;
+    const gm_comm_options *options;
+    gm_error              *error;
+    int64_t                begin_ns, deadline_ns;
+    char                   own_address[GMI_ADDRESS_TEXT_BYTES];
+};
+
+static int64_t earlier(int64_t a, int64_t b) { return a < b ? a : b; }
+
+static struct gmi_hello hello_for(const struct gm_comm *comm, enum gmi_channel channel, int target)
+{
+    struct gmi_hello hello = { .channel = (uint8_t)channel, .rank = comm->rank, .target = target,
+                               .world_size = comm->n_ranks, .group = comm->group_id };
+    memcpy(hello.job_id, comm->job_id, sizeof hello.job_id);
+    return hello;
+}
+
+/* ---- failures that the service thread hears of -------------------------------------------------- */
+
+static gm_status heard_failure(struct creation *k)
+{
+    pthread_mutex_lock(&k->comm->lock);
+    bool               has_failure = k->comm->control.has_failure;
+    struct gmi_failure failure = k->comm->control.failure;
+    pthread_mutex_unlock(&k->comm->lock);
+    if (!has_failure) return GM_OK;
+    gmi_error_set(k->error, failure.status, "start-up: %s", failure.cause);
+    if (k->error != NULL) k->error->culprit = failure.culprit;
+    return failure.status;
+}
+
+static gm_status timed_out(struct creation *k)
+{
+    char missing[160];
+    pthread_mutex_lock(&k->comm->lock);
+    gmi_control_missing(&k->comm->control, missing, sizeof missing);
+    struct gmi_failure failure = { .status = GM_ERR_TIMEOUT, .culprit = -1, .reporter = k->comm->rank };
+    snprintf(failure.cause, sizeof failure.cause, "rank(s) %s of %d did not come within %d ms",
+             missing[0] ? missing : "unknown", k->comm->n_ranks, k->options->connect_timeout_ms);
+    /* Rank 0 speaks for all; another rank only gives up itself, and may be replaced. */
+    if (k->comm->rank == 0) gmi_control_fail(&k->comm->control, &failure);
+    pthread_mutex_unlock(&k->comm->lock);
+    return gmi_error_set(k->error, GM_ERR_TIMEOUT, "start-up: %s", failure.cause);
+}
+
+/* ---- 1. the store ------------------------------------------------------------------------------- */
+
+static gm_status where_the_store_is(struct creation *k, char *host, size_t host_bytes, int *port)
+{
+    const gm_comm_options *o = k->options;
+    if (o->store != NULL) return gmi_host_port_split(o->store, host, host_bytes, port, k->error);
+    if (o->master_addr == NULL || o->master_port < 1 || o->master_port > 65535) {
+        return gmi_error_set(k->error, GM_ERR_ARG,
+                             "a world of %d needs a meeting point: set the store, or master_addr and master_port "
+                             "(GRADMESH_STORE, or MASTER_ADDR and MASTER_PORT)", o->world_size);
+    }
+    snprintf(host, host_bytes, "%s", o->master_addr);
+    *port = o->master_port;
+    return GM_OK;
+}
+
+static gm_status serve_store(struct creation *k, const char *host, int port)
+{
+    struct gmi_store_server *server;
+    gm_status status = gmi_store_server_create(&server, host, port, k->comm->job_id, &k->comm->log, k->error);
+    if (status != GM_OK) return status;
+    pthread_mutex_lock(&k->comm->lock);
+    k->comm->store_server = server;
+    pthread_mutex_unlock(&k->comm->lock);
+    gmi_service_wake(k->comm);
+    return GM_OK;
+}
+
+/* We listen where the store sees us, unless the user has chosen an interface. */
+static gm_status listen_for_others(struct creation *k)
+{
+    struct gmi_address address;
+    gmi_socket_own_address(k->comm->store.fd, &address);
+    gm_status status = GM_OK;
+    if (k->options->interface_names != NULL && k->options->interface_names[0] != '\0') {
+        status = gmi_interface_choose(&address, k->options->interface_names, address.storage.ss_family, k->error);
+        if (status != GM_OK) return status;
+    }
+    gmi_address_set_port(&address, 0);
+    pthread_mutex_lock(&k->comm->lock);
+    status = gmi_service_listen(k->comm, &address, k->error);
+    if (status == GM_OK) gmi_socket_own_address(k->comm->acceptor.listener_fd, &address);
+    pthread_mutex_unlock(&k->comm->lock);
+    gmi_address_format(&address, k->own_address);
+    gmi_service_wake(k->comm);
+    return status;
+}
+
+static void rank_key(const struct gm_comm *comm, int rank, char *key, size_t key_bytes)
+{
+    snprintf(key, key_bytes, "%s/%d", comm->group_name, rank);
+}
+
+static gm_status meet_at_store(struct creation *k)
+{
+    struct gm_comm *comm = k->comm;
+    char host[256], key[GMI_STORE_MAX_KEY_BYTES + 1];
+    int  port;
+    gm_status status = where_the_store_is(k, host, sizeof host, &port);
+    if (status == GM_OK && k->options->store == NULL && comm->rank == 0) status = serve_store(k, host, port);
+    if (status != GM_OK) return status;
+
+    struct gmi_hello hello = hello_for(comm, GMI_CHANNEL_STORE, GMI_NO_RANK);
+    status = gmi_store_connect(&comm->store, host, port, &hello, k->deadline_ns, &comm->log, k->error);
+    if (status == GM_OK) status = listen_for_others(k);
+    if (status != GM_OK) return status;
+    rank_key(comm, comm->rank, key, sizeof key);
+    gmi_log(&comm->log, GM_LOG_INFO, "rank %d of %d listens on %s, store at %s:%d", comm->rank, comm->n_ranks,
+            k->own_address, host, port);
+    return gmi_store_claim(&comm->store, key, k->own_address, k->deadline_ns, k->error);
+}
+
+/* ---- 2. rank 0 ---------------------------------------------------------------------------------- */
+
+/* "0, 2" into `text`: the ranks without a key in the store. */
+static void missing_by_store(struct creation *k, char *text, size_t text_bytes)
+{
+    struct gm_comm *comm = k->comm;
+    char   *keys, key[GMI_STORE_MAX_KEY_BYTES + 2];
+    size_t  used = 0;
+    snprintf(text, text_bytes, "0");
+    if (gmi_store_list(&comm->store, "", &keys, gmi_deadline_after_ms(1000), NULL) != GM_OK) return;
+    text[0] = '\0';
+    for (int rank = 0; rank < comm->n_ranks && used + 16 < text_bytes; rank++) {
+        rank_key(comm, rank, key, sizeof key - 1);
+        strcat(key, "\n");
+        const char *at = strstr(keys, key);
+        if (at != NULL && (at == keys || at[-1] == '\n')) continue;
+        used += (size_t)snprintf(text + used, text_bytes - used, "%s%d", used ? ", " : "", rank);
+    }
+    gmi_free(keys);
+}
+
+static gm_status wait_for_rank_0(struct creation *k, char *address)
+{
+    char key[GMI_STORE_MAX_KEY_BYTES + 1], missing[160];
+    rank_key(k->comm, 0, key, sizeof key);
+    for (;;) {
+        int64_t   until_ns = earlier(gmi_deadline_after_ms(SAY_EVERY_MS), k->deadline_ns);
+        gm_status status = gmi_store_wait(&k->comm->store, key, address, until_ns, k->error);
+        if (status != GM_AGAIN) return status;
+        missing_by_store(k, missing, sizeof missing);
+        if (gmi_deadline_passed(k->deadline_ns)) {
+            return gmi_error_set(k->error, GM_ERR_TIMEOUT, "start-up: rank(s) %s of %d did not come within %d ms", missing,
+                                 k->comm->n_ranks, k->options->connect_timeout_ms);
+        }
+        gmi_log(&k->comm->log, GM_LOG_WARN, "rank %d is still waiting for rank(s) %s of %d", k->comm->rank, missing,
+                k->comm->n_ranks);
+    }
+}
+
+/* The answerer must be who we think; used for control and data. */
+static gm_status judge_answerer(void *user, const struct gmi_hello *peer, char *why, size_t why_bytes)
+{
+    const struct gmi_hello *own = user;
+    if (strcmp(peer->job_id, own->job_id) == 0 && peer->rank == own->target && peer->group == own->group) return GM_OK;
+    snprintf(why, why_bytes, "expected rank %d of job '%s' here, found rank %d of job '%s'", (int)own->target, own->job_id,
+             (int)peer->rank, peer->job_id);
+    return GM_ERR_STATE; /* an old address; look again */
+}
+
+static gm_status dial_rank(struct creation *k, enum gmi_channel channel, int target, const char *address_text,
+                           int64_t first_deadline_ns, int *fd, uint64_t *sent_bytes, uint64_t *recv_bytes)
+{
+    char host[256], whom[160];
+    int  port;
+    gm_status status = gmi_host_port_split(address_text, host, sizeof host, &port, k->error);
+    if (status != GM_OK) return status;
+    struct gmi_hello hello = hello_for(k->comm, channel, target);
+    hello.session = k->comm->control.session; /* fixed once READY, 0 before */
+    snprintf(whom, sizeof whom, "rank %d at %.120s", target, address_text);
+    struct gmi_dial dial = { .host = host, .port = port, .own = &hello, .judge = judge_answerer, .judge_user = &hello,
+                             .whom = whom, .deadline_ns = k->deadline_ns, .first_deadline_ns = first_deadline_ns,
+                             .wake_fd = channel == GMI_CHANNEL_DATA ? k->comm->alarm_fd : -1, .log = &k->comm->log };
+    status = gmi_dial(&dial, fd, sent_bytes, recv_bytes, k->error);
+    return status;
+}
+
+static gm_status join_rank_0(struct creation *k)
+{
+    struct gm_comm *comm = k->comm;
+    char     address[GMI_STORE_MAX_VALUE_BYTES + 1];
+    uint64_t ignored = 0;
+    int      fd = -1;
+    gm_status status = GM_OK;
+    if (comm->rank != 0) {
+        do { /* an address that does not answer may be of a rank 0 that is being replaced */
+            status = wait_for_rank_0(k, address);
+            if (status != GM_OK) return status;
+            status = dial_rank(k, GMI_CHANNEL_CONTROL, 0, address, gmi_deadline_after_ms(RETRY_MS), &fd, &ignored, &ignored);
+        } while (status == GM_AGAIN);
+        if (status != GM_OK) return status;
+    }
+    pthread_mutex_lock(&comm->lock);
+    if (comm->rank == 0) {
+        gmi_control_join_self(&comm->control, k->own_address);
+    } else {
+        gmi_control_attach(&comm->control, fd, k->own_address);
+    }
+    pthread_mutex_unlock(&comm->lock);
+    gmi_service_wake(comm);
+    return GM_OK;
+}
+
+static gm_status wait_until_ready(struct creation *k)
+{
+    int64_t next_word_ns = gmi_deadline_after_ms(SAY_EVERY_MS);
+    for (;;) {
+        gm_status status = heard_failure(k);
+        if (status != GM_OK) return status;
+        char missing[160];
+        pthread_mutex_lock(&k->comm->lock);
+        bool is_ready = k->comm->control.phase == GMI_READY;
+        gmi_control_missing(&k->comm->control, missing, sizeof missing);
+        pthread_mutex_unlock(&k->comm->lock);
+        if (is_ready) return GM_OK;
+        if (gmi_deadline_passed(k->deadline_ns)) return timed_out(k);
+        if (gmi_deadline_passed(next_word_ns)) {
+            gmi_log(&k->comm->log, GM_LOG_WARN, "rank %d is still waiting for rank(s) %s of %d", k->comm->rank, missing,
+                    k->comm->n_ranks);
+            next_word_ns = gmi_deadline_after_ms(SAY_EVERY_MS);
+        }
+        gmi_caller_wait(k->comm, earlier(k->deadline_ns, next_word_ns));
+    }
+}
+
+/* ---- 3. the ring's links ------------------------------------------------------------------------ */
+
+static gm_status call_neighbour(struct creation *k, int peer)
+{
+    struct gm_comm *comm = k->comm;
+    uint64_t sent_bytes = 0, recv_bytes = 0;
+    int      fd;
+    gm_status status;
+    do {
+        status = dial_rank(k, GMI_CHANNEL_DATA, peer, comm->control.members[peer].address, GMI_NEVER, &fd, &sent_bytes,
+                           &recv_bytes);
+        if (status == GM_ERR_ABORTED) { /* by a failure, or by somebody's goodbye already */
+            gm_status heard = heard_failure(k);
+            if (heard != GM_OK) return heard;
+            pthread_mutex_lock(&comm->lock);
+            gmi_alarm_quiet(comm);
+            pthread_mutex_unlock(&comm->lock);
+        }
+    } while (status == GM_ERR_ABORTED);
+    if (status != GM_OK) return status;
+    struct gmi_link *link = comm->transport->from_socket(fd);
+    if (link == NULL) return gmi_error_set(k->error, GM_ERR_NOMEM, "no memory for a link");
+    pthread_mutex_lock(&comm->lock);
+    comm->group.ports[peer].link = link;
+    comm->traffic[GM_COLLECTIVE_END].protocol_sent_bytes += sent_bytes;
+    comm->traffic[GM_COLLECTIVE_END].protocol_recv_bytes += recv_bytes;
+    pthread_mutex_unlock(&comm->lock);
+    return GM_OK;
+}
+
+static gm_status wait_for_neighbour(struct creation *k, int peer)
+{
+    for (;;) {
+        gm_status status = heard_failure(k);
+        if (status != GM_OK) return status;
+        pthread_mutex_lock(&k->comm->lock);
+        bool is_here = k->comm->group.ports[peer].link != NULL;
+        pthread_mutex_unlock(&k->comm->lock);
+        if (is_here) return GM_OK;
+        if (gmi_deadline_passed(k->deadline_ns)) {
+            if (k->error != NULL) k->error->culprit = peer;
+            return gmi_error_set(k->error, GM_ERR_TIMEOUT, "start-up: rank %d (%s) did not connect to rank %d within %d ms",
+                                 peer, k->comm->control.members[peer].address, k->comm->rank,
+                                 k->options->connect_timeout_ms);
+        }
+        gmi_caller_wait(k->comm, k->deadline_ns);
+    }
+}
+
+static gm_status connect_ring(struct creation *k)
+{
+    int n = k->comm->n_ranks, rank = k->comm->rank;
+    int neighbours[2] = { (rank + n - 1) % n, (rank + 1) % n };
+    int n_neighbours = n == 2 ? 1 : 2;
+    for (int i = 0; i < n_neighbours; i++) {
+        if (neighbours[i] > rank) continue;
+        gm_status status = call_neighbour(k, neighbours[i]);
+        if (status != GM_OK) return status;
+    }
+    for (int i = 0; i < n_neighbours; i++) {
+        if (neighbours[i] < rank) continue;
+        gm_status status = wait_for_neighbour(k, neighbours[i]);
+        if (status != GM_OK) return status;
+    }
+    return GM_OK;
+}
+
+gm_status gmi_comm_connect(struct gm_comm *comm, const gm_comm_options *options, gm_error *error)
+{
+    struct creation k = { .comm = comm, .options = options, .error = error, .begin_ns = gmi_now_ns(),
+                          .deadline_ns = gmi_deadline_after_ms(options->connect_timeout_ms) };
+    gm_status status = gmi_service_start(comm, error);
+    if (status == GM_OK) status = meet_at_store(&k);
+    if (status == GM_OK) status = join_rank_0(&k);
+    if (status == GM_OK) status = wait_until_ready(&k);
+    if (status == GM_OK) status = connect_ring(&k);
+    if (error != NULL) error->elapsed_ns = gmi_now_ns() - k.begin_ns;
+    if (status == GM_OK) {
+        gmi_log(&comm->log, GM_LOG_INFO, "rank %d of %d is connected after %.1f ms", comm->rank, comm->n_ranks,
+                (double)(gmi_now_ns() - k.begin_ns) / 1e6);
+    }
+    return status;
+}

@@ -1,0 +1,26 @@
+#include "comm/failure.h"
+
+void gmi_failure_encode(const struct gmi_failure *f, struct gmi_buffer *b)
+{
+    gmi_buffer_put_u32(b, (uint32_t)f->status);
+    gmi_buffer_put_u32(b, (uint32_t)f->culprit);
+    gmi_buffer_put_u32(b, (uint32_t)f->reporter);
+    gmi_buffer_put_u32(b, (uint32_t)f->sys_errno);
+    gmi_buffer_put_u64(b, f->op_seq);
+    gmi_buffer_put_text(b, f->cause);
+}
+
+bool gmi_failure_decode(struct gmi_failure *f, struct gmi_reader *r)
+{
+    uint32_t status = gmi_reader_u32(r);
+    f->culprit = (int)gmi_reader_u32(r);
+    f->reporter = (int)gmi_reader_u32(r);
+    f->sys_errno = (int)gmi_reader_u32(r);
+    f->op_seq = gmi_reader_u64(r);
+    gmi_reader_text(r, f->cause, sizeof f->cause);
+    f->status = (gm_status)status;
+    for (char *c = f->cause; *c != '\0'; c++) {
+        if ((unsigned char)*c < ' ') *c = ' '; /* it goes into one line */
+    }
+    return !r->is_short && status > GM_AGAIN && status <= GM_ERR_NOMEM;
+}

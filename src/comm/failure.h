@@ -1,0 +1,23 @@
+/* failure.h - why a communicator has failed: the one cause that all ranks report.
+ *
+ * Whoever notices something first tells rank 0, rank 0 tells everybody. Each rank keeps the first cause
+ * that it learns. */
+#ifndef GMI_FAILURE_H
+#define GMI_FAILURE_H
+
+#include "base/buffer.h"
+#include "gradmesh.h"
+
+struct gmi_failure {
+    gm_status status;
+    int       culprit;  /* -1: none */
+    int       reporter; /* who noticed */
+    uint64_t  op_seq;   /* in which collective of the reporter; 0: outside of one */
+    int       sys_errno;
+    char      cause[320]; /* "rank 2 (10.0.0.7:4100) is gone: ...": no more than a clause */
+};
+
+void gmi_failure_encode(const struct gmi_failure *f, struct gmi_buffer *b);
+bool gmi_failure_decode(struct gmi_failure *f, struct gmi_reader *r); /* false: bad bytes */
+
+#endif

@@ -1,0 +1,232 @@
+/* run.c - one collective to its end on the caller's thread: the one place where a collective sleeps.
+ *
+ * The op moves what can move and returns; then we sleep until a link is ready, somebody alarms us, or no
+ * byte has moved for the stall limit. A failure is recorded once for the whole communicator (comm/control.h),
+ * and every rank makes its own sentence from it. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "coll/algo.h"
+#include "comm/comm.h"
+
+enum {
+    /* A broken link waits so long for an earlier cause before it blames its peer. */
+    EARLIER_CAUSE_MS = 100,
+    /* A rank whose neighbour has entered the call, and so is only waiting too, lets others speak first. */
+    STALL_GRACE_MS = 1000,
+};
+
+/* ---- failures ---------------------------------------------------------------------------------- */
+
+void gmi_comm_fail(struct gm_comm *comm, const struct gmi_failure *failure)
+{
+    pthread_mutex_lock(&comm->lock);
+    gmi_control_fail(&comm->control, failure);
+    pthread_mutex_unlock(&comm->lock);
+    gmi_service_wake(comm);
+}
+
+static bool has_failed(struct gm_comm *comm, struct gmi_failure *failure)
+{
+    pthread_mutex_lock(&comm->lock);
+    bool has_failure = comm->control.has_failure;
+    *failure = comm->control.failure;
+    pthread_mutex_unlock(&comm->lock);
+    return has_failure;
+}
+
+static const char *address_of(const struct gm_comm *comm, int rank)
+{
+    return comm->control.members[rank].address; /* fixed since creation */
+}
+
+/* Fills the record's sentence: who, doing what, where in it, what went wrong, how far, how long. */
+static void write_sentence(gm_error *e, const struct gmi_op *op, const char *cause)
+{
+    char call[160] = "", where[48] = "", far[96] = "";
+    if (op != NULL) {
+        char text[128];
+        snprintf(call, sizeof call, "%s%s", gmi_descriptor_format(&op->call, text, sizeof text),
+                 e->n_steps > 0 ? ", " : ": ");
+        if (e->n_steps > 0) snprintf(where, sizeof where, "step %d of %d: ", e->step, e->n_steps);
+        snprintf(far, sizeof far, ", after %llu of %llu bytes, %lld ms after the start",
+                 (unsigned long long)e->done_bytes, (unsigned long long)e->total_bytes,
+                 (long long)(e->elapsed_ns / GMI_NS_PER_MS));
+    }
+    snprintf(e->text, sizeof e->text, "rank %d: %s%s%s%s", e->rank, call, where, cause, far);
+}
+
+gm_status gmi_comm_report_failure(struct gm_comm *comm, bool is_in_op)
+{
+    struct gmi_failure failure;
+    has_failed(comm, &failure);
+    gm_error            *e = &comm->error;
+    const struct gmi_op *op = is_in_op ? &comm->op : NULL;
+    gmi_error_clear(e);
+    e->status = failure.status;
+    e->rank = comm->rank;
+    e->culprit = failure.culprit;
+    e->epoch = comm->control.epoch;
+    e->sys_errno = failure.sys_errno;
+    if (op != NULL) {
+        e->op_seq = op->call.seq;
+        e->op = gm_collective_name((gm_collective)op->call.collective);
+        e->algorithm = op->algo->name;
+        e->step = op->step;
+        e->n_steps = op->n_steps;
+        e->done_bytes = op->traffic.payload_recv_bytes;
+        e->total_bytes = op->total_recv_bytes;
+        e->elapsed_ns = gmi_now_ns() - op->begin_ns;
+    }
+    write_sentence(e, op, failure.cause);
+    return e->status;
+}
+
+static gm_status fail_and_report(struct gm_comm *comm, const struct gmi_failure *failure)
+{
+    gmi_comm_fail(comm, failure);
+    return gmi_comm_report_failure(comm, true);
+}
+
+/* ---- what can end an op early ------------------------------------------------------------------- */
+
+/* A failure somewhere, or somebody who has left and can never take part in this call. */
+static gm_status look_at_alarm(struct gm_comm *comm)
+{
+    struct gmi_failure failure;
+    if (has_failed(comm, &failure)) return gmi_comm_report_failure(comm, true);
+    pthread_mutex_lock(&comm->lock);
+    int      absentee = gmi_control_absentee(&comm->control, comm->op.call.seq);
+    uint64_t left_after = absentee >= 0 ? comm->control.members[absentee].left_after_seq : 0;
+    gmi_alarm_quiet(comm);
+    pthread_mutex_unlock(&comm->lock);
+    if (absentee < 0) return GM_OK;
+    failure = (struct gmi_failure){ .status = GM_ERR_PEER_LOST, .culprit = absentee, .reporter = comm->rank,
+                                    .op_seq = comm->op.call.seq };
+    snprintf(failure.cause, sizeof failure.cause,
+             "rank %d (%s) has left the communicator after call #%llu, so this call can never complete", absentee,
+             address_of(comm, absentee), (unsigned long long)left_after);
+    return fail_and_report(comm, &failure);
+}
+
+/* The link to a peer broke. Who broke it first is often known in a moment. */
+static gm_status link_broke(struct gm_comm *comm)
+{
+    const struct gmi_trouble *t = &comm->op.trouble;
+    int64_t                   deadline_ns = gmi_deadline_after_ms(EARLIER_CAUSE_MS);
+    do {
+        gm_status status = look_at_alarm(comm);
+        if (status != GM_OK) return status;
+        gmi_poller_clear(&comm->poller);
+        gmi_poller_add(&comm->poller, comm->alarm_fd, GMI_READABLE);
+        gmi_poller_wait(&comm->poller, deadline_ns);
+    } while (!gmi_deadline_passed(deadline_ns));
+    gm_status status = look_at_alarm(comm);
+    if (status != GM_OK) return status;
+    struct gmi_failure failure = { .status = GM_ERR_PEER_LOST, .culprit = t->peer, .reporter = comm->rank,
+                                   .op_seq = comm->op.call.seq, .sys_errno = t->sys_errno };
+    snprintf(failure.cause, sizeof failure.cause, "rank %d (%s) %s with rank %d (%s)", t->peer, address_of(comm, t->peer),
+             t->what, comm->rank, t->sys_errno ? strerror(t->sys_errno) : "end of file");
+    return fail_and_report(comm, &failure);
+}
+
+static gm_status mismatched(struct gm_comm *comm)
+{
+    const struct gmi_trouble *t = &comm->op.trouble;
+    char ours[128], theirs[128];
+    struct gmi_failure failure = { .status = GM_ERR_MISMATCH, .culprit = t->peer, .reporter = comm->rank,
+                                   .op_seq = comm->op.call.seq };
+    snprintf(failure.cause, sizeof failure.cause, "ranks call different things: rank %d calls %s, rank %d calls %s", t->peer,
+             gmi_descriptor_format(&t->theirs, theirs, sizeof theirs), comm->rank,
+             gmi_descriptor_format(&comm->op.call, ours, sizeof ours));
+    return fail_and_report(comm, &failure);
+}
+
+static gm_status op_failed(struct gm_comm *comm)
+{
+    const struct gmi_trouble *t = &comm->op.trouble;
+    if (t->status == GM_ERR_PEER_LOST) return link_broke(comm);
+    if (t->status == GM_ERR_MISMATCH) return mismatched(comm);
+    struct gmi_failure failure = { .status = t->status, .culprit = t->peer, .reporter = comm->rank,
+                                   .op_seq = comm->op.call.seq };
+    snprintf(failure.cause, sizeof failure.cause, "rank %d (%s) %s", t->peer, address_of(comm, t->peer), t->what);
+    return fail_and_report(comm, &failure);
+}
+
+static gm_status stalled(struct gm_comm *comm)
+{
+    int                peer = gmi_op_waits_for(&comm->op);
+    struct gmi_failure failure = { .status = GM_ERR_TIMEOUT, .culprit = peer, .reporter = comm->rank,
+                                   .op_seq = comm->op.call.seq };
+    bool has_entered = peer >= 0 && comm->group.ports[peer].is_descriptor_matched;
+    snprintf(failure.cause, sizeof failure.cause, "no byte moved for %d ms while rank %d waited for rank %d (%s), which %s",
+             comm->stall_limit_ms, comm->rank, peer, peer >= 0 ? address_of(comm, peer) : "",
+             has_entered ? "is in this call too" : "has not entered this call");
+    return fail_and_report(comm, &failure);
+}
+
+/* ---- the loop ---------------------------------------------------------------------------------- */
+
+static int64_t stall_deadline_ns(const struct gm_comm *comm)
+{
+    if (comm->stall_limit_ms <= 0) return GMI_NEVER;
+    int  peer = gmi_op_waits_for(&comm->op);
+    bool has_entered = peer >= 0 && comm->group.ports[peer].is_descriptor_matched;
+    return gmi_deadline_after_ms(comm->stall_limit_ms + (has_entered ? STALL_GRACE_MS : 0));
+}
+
+/* Sleeps until a link that the op needs is ready. GM_OK: try again. */
+static gm_status wait_for_links(struct gm_comm *comm)
+{
+    struct gmi_op *op = &comm->op;
+    int64_t        from_ns = gmi_now_ns();
+    gmi_poller_clear(&comm->poller);
+    gmi_poller_add(&comm->poller, comm->alarm_fd, GMI_READABLE);
+    gmi_op_interest(op, &comm->poller);
+    int64_t   deadline_ns = stall_deadline_ns(comm);
+    gm_status status = gmi_poller_wait(&comm->poller, deadline_ns);
+    op->traffic.waiting_ns += gmi_now_ns() - from_ns;
+    return status;
+}
+
+static gm_status run_to_end(struct gm_comm *comm)
+{
+    for (;;) {
+        if (atomic_load_explicit(&comm->is_alarmed, memory_order_acquire)) {
+            gm_status status = look_at_alarm(comm);
+            if (status != GM_OK) return status;
+        }
+        gm_status status = gmi_op_progress(&comm->op);
+        if (status == GM_OK) return GM_OK;
+        if (status != GM_AGAIN) return op_failed(comm);
+        status = wait_for_links(comm);
+        if (status == GM_AGAIN) return stalled(comm);
+        if (status != GM_OK) return gmi_error_set(&comm->error, status, "rank %d: no memory to wait for links", comm->rank);
+    }
+}
+
+static void add_traffic(gm_traffic *to, const gm_traffic *more)
+{
+    to->calls += more->calls;
+    to->payload_sent_bytes += more->payload_sent_bytes;
+    to->payload_recv_bytes += more->payload_recv_bytes;
+    to->protocol_sent_bytes += more->protocol_sent_bytes;
+    to->protocol_recv_bytes += more->protocol_recv_bytes;
+    to->elapsed_ns += more->elapsed_ns;
+    to->waiting_ns += more->waiting_ns;
+}
+
+gm_status gmi_comm_run(struct gm_comm *comm)
+{
+    struct gmi_op *op = &comm->op;
+    gm_status      status = run_to_end(comm);
+    op->traffic.elapsed_ns = gmi_now_ns() - op->begin_ns;
+    pthread_mutex_lock(&comm->lock);
+    add_traffic(&comm->traffic[op->call.collective], &op->traffic);
+    add_traffic(&comm->traffic[GM_COLLECTIVE_END], &op->traffic);
+    pthread_mutex_unlock(&comm->lock);
+    if (status == GM_OK) comm->done_seq = op->call.seq;
+    return status;
+}

@@ -1,0 +1,119 @@
+#include "net/interface.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/bytes.h"
+#include "base/error.h"
+
+static const void *raw_bytes(const struct sockaddr *a, size_t *n_bytes)
+{
+    if (a->sa_family == AF_INET) {
+        *n_bytes = 4;
+        return &((const struct sockaddr_in *)(const void *)a)->sin_addr;
+    }
+    *n_bytes = 16;
+    return &((const struct sockaddr_in6 *)(const void *)a)->sin6_addr;
+}
+
+static bool is_in_network(const struct sockaddr *a, const char *network, const char *slash)
+{
+    char    text[INET6_ADDRSTRLEN];
+    uint8_t wanted[16];
+    size_t  n_bytes, text_bytes = (size_t)(slash - network);
+    const uint8_t *have = raw_bytes(a, &n_bytes);
+    if (text_bytes >= sizeof text) return false;
+    memcpy(text, network, text_bytes);
+    text[text_bytes] = '\0';
+    if (inet_pton(a->sa_family, text, wanted) != 1) return false;
+    long bits = strtol(slash + 1, NULL, 10);
+    if (bits < 0 || bits > (long)(8 * n_bytes)) return false;
+    for (size_t i = 0; i < n_bytes && bits > 0; i++, bits -= 8) {
+        uint8_t mask = bits >= 8 ? 0xff : (uint8_t)(0xff00 >> bits);
+        if ((have[i] ^ wanted[i]) & mask) return false;
+    }
+    return true;
+}
+
+/* Does one item of the list, [item, item + n), fit this interface address? */
+static bool fits_item(const struct ifaddrs *i, const char *item, size_t n, bool is_exact)
+{
+    char text[128];
+    if (n == 0 || n >= sizeof text) return false;
+    memcpy(text, item, n);
+    text[n] = '\0';
+    const char *slash = strchr(text, '/');
+    if (slash != NULL) return is_in_network(i->ifa_addr, text, slash);
+    return is_exact ? strcmp(i->ifa_name, text) == 0 : strncmp(i->ifa_name, text, n) == 0;
+}
+
+static bool fits(const struct ifaddrs *i, const char *list)
+{
+    bool is_excluding = *list == '^', is_exact = false, is_listed = false;
+    if (is_excluding) list++;
+    if (*list == '=') {
+        is_exact = true;
+        list++;
+    }
+    for (const char *item = list; *item != '\0' && !is_listed;) {
+        size_t n = strcspn(item, ",");
+        is_listed = fits_item(i, item, n, is_exact);
+        item += n + (item[n] == ',');
+    }
+    if (is_excluding && (i->ifa_flags & IFF_LOOPBACK)) return false;
+    return is_listed != is_excluding;
+}
+
+static bool is_candidate(const struct ifaddrs *i)
+{
+    return i->ifa_addr != NULL && (i->ifa_flags & IFF_UP) &&
+           (i->ifa_addr->sa_family == AF_INET || i->ifa_addr->sa_family == AF_INET6);
+}
+
+static void set_address(struct gmi_address *to, const struct sockaddr *from)
+{
+    memset(to, 0, sizeof *to);
+    to->used_bytes = from->sa_family == AF_INET ? sizeof(struct sockaddr_in) : sizeof(struct sockaddr_in6);
+    memcpy(&to->storage, from, to->used_bytes);
+    gmi_address_set_port(to, 0);
+}
+
+static gm_status nothing_fits(const struct ifaddrs *all, const char *list, gm_error *error)
+{
+    char   names[256] = "";
+    size_t used = 0;
+    for (const struct ifaddrs *i = all; i != NULL; i = i->ifa_next) {
+        if (!is_candidate(i) || used + IFNAMSIZ + 2 > sizeof names) continue;
+        if (strstr(names, i->ifa_name) != NULL) continue;
+        used += (size_t)snprintf(names + used, sizeof names - used, "%s%s", used ? ", " : "", i->ifa_name);
+    }
+    return gmi_error_set(error, GM_ERR_ARG, "no interface of this host fits '%.100s'; there are: %s", list, names);
+}
+
+gm_status gmi_interface_choose(struct gmi_address *address, const char *list, int family, gm_error *error)
+{
+    struct ifaddrs *all;
+    if (getifaddrs(&all) != 0) return gmi_error_set_errno(error, errno, "cannot list the network interfaces");
+    const struct ifaddrs *best = NULL;
+    for (const struct ifaddrs *i = all; i != NULL; i = i->ifa_next) {
+        if (!is_candidate(i) || !fits(i, list)) continue;
+        struct gmi_address here;
+        set_address(&here, i->ifa_addr);
+        bool is_better = best == NULL || (best->ifa_addr->sa_family != family && i->ifa_addr->sa_family == family);
+        if (is_better && !(best != NULL && gmi_address_is_link_local(&here))) best = i;
+    }
+    gm_status status = GM_OK;
+    if (best == NULL) {
+        status = nothing_fits(all, list, error);
+    } else {
+        set_address(address, best->ifa_addr);
+    }
+    freeifaddrs(all);
+    return status;
+}
