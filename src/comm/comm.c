@@ -81,7 +81,8 @@ static gm_status set_up(struct gm_comm *comm, const gm_comm_options *o, gm_error
     comm->fingerprint = gmi_strdup(or_default(o->fingerprint, ""));
     comm->scratch = gmi_alloc(GMI_SCRATCH_BYTES, 1);
     comm->group.ports = gmi_alloc((size_t)comm->n_ranks, sizeof *comm->group.ports);
-    if (comm->fingerprint == NULL || comm->scratch == NULL || comm->group.ports == NULL ||
+    comm->calls = gmi_alloc((size_t)comm->n_ranks, sizeof *comm->calls);
+    if (comm->fingerprint == NULL || comm->scratch == NULL || comm->group.ports == NULL || comm->calls == NULL ||
         gmi_control_init(&comm->control, comm->rank, comm->n_ranks, comm->fingerprint, &comm->log, gmi_service_notify,
                          comm) != GM_OK) {
         return gmi_error_set(error, GM_ERR_NOMEM, "no memory for a communicator of %d ranks", comm->n_ranks);
@@ -99,6 +100,7 @@ static void tear_down(struct gm_comm *comm)
     gmi_poller_fini(&comm->poller);
     pthread_mutex_destroy(&comm->lock);
     gmi_free(comm->group.ports);
+    gmi_free(comm->calls);
     gmi_free(comm->fingerprint);
     gmi_free(comm->scratch);
     gmi_free(comm->work);

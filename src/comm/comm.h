@@ -17,6 +17,7 @@
 #include "comm/control.h"
 #include "net/poller.h"
 #include "rendezvous/acceptor.h"
+#include "rendezvous/call.h"
 #include "rendezvous/store.h"
 #include "rendezvous/store_server.h"
 #include "transport/link.h"
@@ -59,6 +60,8 @@ struct gm_comm {
     int                      caller_wake_fd; /* something changed; drained by gmi_caller_wait */
     int                      alarm_fd;       /* readable for good once there is a failure; for a while
                                                 after a goodbye */
+    struct gmi_call        **calls; /* by rank: those that we are calling for a data link; else NULL */
+    int                      n_calls;
     bool                     is_stopping;
     bool                     has_service;
     pthread_t                service;
@@ -68,6 +71,13 @@ struct gm_comm {
 gm_status gmi_service_start(struct gm_comm *comm, gm_error *error);
 void      gmi_service_stop(struct gm_comm *comm);
 void      gmi_service_wake(struct gm_comm *comm);
+/* Asks for a data link to `peer`, unless there is one or it is on its way. Of two ranks the higher calls
+ * the lower, who waits. With the lock held; wake the service thread then. */
+void gmi_service_want_link(struct gm_comm *comm, int peer);
+/* Why a wanted link is not there yet, a clause. With the lock held. */
+void gmi_service_link_trouble(const struct gm_comm *comm, int peer, char *text, size_t text_bytes);
+/* Our hello on a channel. */
+struct gmi_hello gmi_comm_hello(const struct gm_comm *comm, enum gmi_channel channel, int target);
 /* Starts accepting connections from other ranks. With the lock held. */
 gm_status gmi_service_listen(struct gm_comm *comm, const struct gmi_address *address, gm_error *error);
 /* Wakes the caller's thread out of any wait. Any thread. */

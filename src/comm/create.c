@@ -4,7 +4,8 @@
  *        with the address where we listen;
  *     2. connect to rank 0 (control) and wait until it says that all have joined: it sends everybody's
  *        address and the number of this session;
- *     3. connect the data links of the ring: of two neighbours the higher rank calls the lower.
+ *     3. have the service thread connect the data links of the ring: of two neighbours the higher rank
+ *        calls the lower.
  *
  * Every wait ends at the creation's deadline, or as soon as the service thread hears of a failure. */
 #include <errno.h>
@@ -31,14 +32,6 @@ struct creation {
 };
 
 static int64_t earlier(int64_t a, int64_t b) { return a < b ? a : b; }
-
-static struct gmi_hello hello_for(const struct gm_comm *comm, enum gmi_channel channel, int target)
-{
-    struct gmi_hello hello = { .channel = (uint8_t)channel, .rank = comm->rank, .target = target,
-                               .world_size = comm->n_ranks, .group = comm->group_id };
-    memcpy(hello.job_id, comm->job_id, sizeof hello.job_id);
-    return hello;
-}
 
 /* ---- failures that the service thread hears of -------------------------------------------------- */
 
@@ -130,7 +123,7 @@ static gm_status meet_at_store(struct creation *k)
     if (status == GM_OK && k->options->store == NULL && comm->rank == 0) status = serve_store(k, host, port);
     if (status != GM_OK) return status;
 
-    struct gmi_hello hello = hello_for(comm, GMI_CHANNEL_STORE, GMI_NO_RANK);
+    struct gmi_hello hello = gmi_comm_hello(comm, GMI_CHANNEL_STORE, GMI_NO_RANK);
     status = gmi_store_connect(&comm->store, host, port, &hello, k->deadline_ns, &comm->log, k->error);
     if (status == GM_OK) status = listen_for_others(k);
     if (status != GM_OK) return status;
@@ -179,45 +172,30 @@ static gm_status wait_for_rank_0(struct creation *k, char *address)
     }
 }
 
-/* The answerer must be who we think; used for control and data. */
-static gm_status judge_answerer(void *user, const struct gmi_hello *peer, char *why, size_t why_bytes)
-{
-    const struct gmi_hello *own = user;
-    if (strcmp(peer->job_id, own->job_id) == 0 && peer->rank == own->target && peer->group == own->group) return GM_OK;
-    snprintf(why, why_bytes, "expected rank %d of job '%s' here, found rank %d of job '%s'", (int)own->target, own->job_id,
-             (int)peer->rank, peer->job_id);
-    return GM_ERR_STATE; /* an old address; look again */
-}
-
-static gm_status dial_rank(struct creation *k, enum gmi_channel channel, int target, const char *address_text,
-                           int64_t first_deadline_ns, int *fd, uint64_t *sent_bytes, uint64_t *recv_bytes)
+static gm_status dial_rank_0(struct creation *k, const char *address_text, int *fd)
 {
     char host[256], whom[160];
     int  port;
     gm_status status = gmi_host_port_split(address_text, host, sizeof host, &port, k->error);
     if (status != GM_OK) return status;
-    struct gmi_hello hello = hello_for(k->comm, channel, target);
-    hello.session = k->comm->control.session; /* fixed once READY, 0 before */
-    snprintf(whom, sizeof whom, "rank %d at %.120s", target, address_text);
-    struct gmi_dial dial = { .host = host, .port = port, .own = &hello, .judge = judge_answerer, .judge_user = &hello,
-                             .whom = whom, .deadline_ns = k->deadline_ns, .first_deadline_ns = first_deadline_ns,
-                             .wake_fd = channel == GMI_CHANNEL_DATA ? k->comm->alarm_fd : -1, .log = &k->comm->log };
-    status = gmi_dial(&dial, fd, sent_bytes, recv_bytes, k->error);
-    return status;
+    struct gmi_hello hello = gmi_comm_hello(k->comm, GMI_CHANNEL_CONTROL, 0);
+    snprintf(whom, sizeof whom, "rank 0 at %.120s", address_text);
+    struct gmi_dial dial = { .host = host, .port = port, .own = &hello, .whom = whom, .deadline_ns = k->deadline_ns,
+                             .look_again_ns = gmi_deadline_after_ms(RETRY_MS), .log = &k->comm->log };
+    return gmi_dial(&dial, fd, k->error);
 }
 
 static gm_status join_rank_0(struct creation *k)
 {
     struct gm_comm *comm = k->comm;
-    char     address[GMI_STORE_MAX_VALUE_BYTES + 1];
-    uint64_t ignored = 0;
-    int      fd = -1;
+    char      address[GMI_STORE_MAX_VALUE_BYTES + 1];
+    int       fd = -1;
     gm_status status = GM_OK;
     if (comm->rank != 0) {
         do { /* an address that does not answer may be of a rank 0 that is being replaced */
             status = wait_for_rank_0(k, address);
             if (status != GM_OK) return status;
-            status = dial_rank(k, GMI_CHANNEL_CONTROL, 0, address, gmi_deadline_after_ms(RETRY_MS), &fd, &ignored, &ignored);
+            status = dial_rank_0(k, address, &fd);
         } while (status == GM_AGAIN);
         if (status != GM_OK) return status;
     }
@@ -256,48 +234,23 @@ static gm_status wait_until_ready(struct creation *k)
 
 /* ---- 3. the ring's links ------------------------------------------------------------------------ */
 
-static gm_status call_neighbour(struct creation *k, int peer)
-{
-    struct gm_comm *comm = k->comm;
-    uint64_t sent_bytes = 0, recv_bytes = 0;
-    int      fd;
-    gm_status status;
-    do {
-        status = dial_rank(k, GMI_CHANNEL_DATA, peer, comm->control.members[peer].address, GMI_NEVER, &fd, &sent_bytes,
-                           &recv_bytes);
-        if (status == GM_ERR_ABORTED) { /* by a failure, or by somebody's goodbye already */
-            gm_status heard = heard_failure(k);
-            if (heard != GM_OK) return heard;
-            pthread_mutex_lock(&comm->lock);
-            gmi_alarm_quiet(comm);
-            pthread_mutex_unlock(&comm->lock);
-        }
-    } while (status == GM_ERR_ABORTED);
-    if (status != GM_OK) return status;
-    struct gmi_link *link = comm->transport->from_socket(fd);
-    if (link == NULL) return gmi_error_set(k->error, GM_ERR_NOMEM, "no memory for a link");
-    pthread_mutex_lock(&comm->lock);
-    comm->group.ports[peer].link = link;
-    comm->traffic[GM_COLLECTIVE_END].protocol_sent_bytes += sent_bytes;
-    comm->traffic[GM_COLLECTIVE_END].protocol_recv_bytes += recv_bytes;
-    pthread_mutex_unlock(&comm->lock);
-    return GM_OK;
-}
-
 static gm_status wait_for_neighbour(struct creation *k, int peer)
 {
     for (;;) {
         gm_status status = heard_failure(k);
         if (status != GM_OK) return status;
+        char reason[256];
         pthread_mutex_lock(&k->comm->lock);
         bool is_here = k->comm->group.ports[peer].link != NULL;
+        gmi_service_link_trouble(k->comm, peer, reason, sizeof reason);
         pthread_mutex_unlock(&k->comm->lock);
         if (is_here) return GM_OK;
         if (gmi_deadline_passed(k->deadline_ns)) {
             if (k->error != NULL) k->error->culprit = peer;
-            return gmi_error_set(k->error, GM_ERR_TIMEOUT, "start-up: rank %d (%s) did not connect to rank %d within %d ms",
-                                 peer, k->comm->control.members[peer].address, k->comm->rank,
-                                 k->options->connect_timeout_ms);
+            return gmi_error_set(k->error, GM_ERR_TIMEOUT,
+                                 "start-up: no connection between rank %d and rank %d (%s) within %d ms; %s",
+                                 k->comm->rank, peer, k->comm->control.members[peer].address,
+                                 k->options->connect_timeout_ms, reason);
         }
         gmi_caller_wait(k->comm, k->deadline_ns);
     }
@@ -308,13 +261,11 @@ static gm_status connect_ring(struct creation *k)
     int n = k->comm->n_ranks, rank = k->comm->rank;
     int neighbours[2] = { (rank + n - 1) % n, (rank + 1) % n };
     int n_neighbours = n == 2 ? 1 : 2;
+    pthread_mutex_lock(&k->comm->lock);
+    for (int i = 0; i < n_neighbours; i++) gmi_service_want_link(k->comm, neighbours[i]);
+    pthread_mutex_unlock(&k->comm->lock);
+    gmi_service_wake(k->comm);
     for (int i = 0; i < n_neighbours; i++) {
-        if (neighbours[i] > rank) continue;
-        gm_status status = call_neighbour(k, neighbours[i]);
-        if (status != GM_OK) return status;
-    }
-    for (int i = 0; i < n_neighbours; i++) {
-        if (neighbours[i] < rank) continue;
         gm_status status = wait_for_neighbour(k, neighbours[i]);
         if (status != GM_OK) return status;
     }

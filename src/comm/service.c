@@ -1,7 +1,7 @@
 /* service.c - the one service thread of a communicator: what must go on while the caller computes.
  *
- * It looks after the control connections, lets other ranks in, and on rank 0 of a job without a launcher
- * serves the store. It takes the lock to step all of these, and lets go of it to sleep. */
+ * It looks after the control connections, lets other ranks in and calls them for data links, and on rank 0
+ * of a job without a launcher serves the store. It takes the lock to step all of these, and lets go of it to sleep. */
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
@@ -9,6 +9,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "base/alloc.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "comm/comm.h"
@@ -57,6 +58,83 @@ void gmi_caller_wait(struct gm_comm *comm, int64_t deadline_ns)
     gmi_poller_add(&poller, comm->caller_wake_fd, GMI_READABLE);
     if (gmi_poller_wait(&poller, deadline_ns) == GM_OK) drain_event(comm->caller_wake_fd);
     gmi_poller_fini(&poller);
+}
+
+/* ---- our hello ---------------------------------------------------------------------------------- */
+
+struct gmi_hello gmi_comm_hello(const struct gm_comm *comm, enum gmi_channel channel, int target)
+{
+    struct gmi_hello hello = { .channel = (uint8_t)channel, .rank = comm->rank, .target = target,
+                               .world_size = comm->n_ranks, .group = comm->group_id };
+    if (channel == GMI_CHANNEL_DATA) hello.session = comm->control.session;
+    memcpy(hello.job_id, comm->job_id, sizeof hello.job_id);
+    return hello;
+}
+
+/* ---- data links --------------------------------------------------------------------------------- */
+
+/* A connection on the data channel whose handshake is done, from either side. */
+static void have_link(struct gm_comm *comm, int rank, int fd, uint64_t sent_bytes, uint64_t recv_bytes)
+{
+    struct gmi_port *port = &comm->group.ports[rank];
+    if (port->link != NULL) { /* two at once; the first one stays */
+        gmi_socket_close(&fd);
+        return;
+    }
+    port->link = comm->transport->from_socket(fd);
+    comm->traffic[GM_COLLECTIVE_END].protocol_sent_bytes += sent_bytes;
+    comm->traffic[GM_COLLECTIVE_END].protocol_recv_bytes += recv_bytes;
+    gmi_caller_wake(comm);
+}
+
+static void end_call(struct gm_comm *comm, int rank)
+{
+    if (comm->calls[rank] == NULL) return;
+    gmi_call_fini(comm->calls[rank]);
+    gmi_free(comm->calls[rank]);
+    comm->calls[rank] = NULL;
+    comm->n_calls--;
+}
+
+void gmi_service_want_link(struct gm_comm *comm, int peer)
+{
+    if (peer > comm->rank || comm->group.ports[peer].link != NULL || comm->calls[peer] != NULL) return;
+    char host[256];
+    int  port;
+    struct gmi_hello hello = gmi_comm_hello(comm, GMI_CHANNEL_DATA, peer);
+    struct gmi_call *call = gmi_alloc(1, sizeof *call);
+    if (call == NULL || gmi_host_port_split(comm->control.members[peer].address, host, sizeof host, &port, NULL) != GM_OK) {
+        gmi_free(call);
+        return; /* whoever waits for the link runs into his deadline */
+    }
+    gmi_call_init(call, host, port, &hello, NULL);
+    comm->calls[peer] = call;
+    comm->n_calls++;
+}
+
+void gmi_service_link_trouble(const struct gm_comm *comm, int peer, char *text, size_t text_bytes)
+{
+    const struct gmi_call *call = comm->calls[peer];
+    if (call == NULL) {
+        snprintf(text, text_bytes, "it has not called");
+    } else {
+        snprintf(text, text_bytes, "the last try: %.200s", call->error.text[0] ? call->error.text : "no answer");
+    }
+}
+
+static void step_call(struct gm_comm *comm, int rank)
+{
+    struct gmi_call *call = comm->calls[rank];
+    gm_status        status = call != NULL ? gmi_call_progress(call) : GM_AGAIN;
+    if (status == GM_AGAIN) return;
+    if (status == GM_OK) {
+        have_link(comm, rank, gmi_call_take_fd(call), call->sent_bytes, call->recv_bytes);
+    } else {
+        struct gmi_failure f = { .status = status, .culprit = rank, .reporter = comm->rank };
+        snprintf(f.cause, sizeof f.cause, "rank %d cannot connect to rank %d: %.220s", comm->rank, rank, call->error.text);
+        gmi_control_fail(&comm->control, &f);
+    }
+    end_call(comm, rank);
 }
 
 /* ---- who may come in --------------------------------------------------------------------------- */
@@ -110,21 +188,12 @@ static void admit(void *user, int fd, const struct gmi_handshake *finished)
         gmi_control_admit(&comm->control, rank, fd);
         return;
     }
-    struct gmi_port *port = &comm->group.ports[rank];
-    if (port->link != NULL) { /* two at once; the first one stays */
-        gmi_socket_close(&fd);
-        return;
-    }
-    port->link = comm->transport->from_socket(fd);
-    comm->traffic[GM_COLLECTIVE_END].protocol_sent_bytes += finished->total_sent_bytes;
-    comm->traffic[GM_COLLECTIVE_END].protocol_recv_bytes += finished->total_recv_bytes;
-    gmi_caller_wake(comm);
+    have_link(comm, rank, fd, finished->total_sent_bytes, finished->total_recv_bytes);
 }
 
 gm_status gmi_service_listen(struct gm_comm *comm, const struct gmi_address *address, gm_error *error)
 {
-    struct gmi_hello own = { .rank = comm->rank, .world_size = comm->n_ranks, .group = comm->group_id };
-    memcpy(own.job_id, comm->job_id, sizeof own.job_id);
+    struct gmi_hello own = gmi_comm_hello(comm, 0, GMI_NO_RANK);
     snprintf(comm->name, sizeof comm->name, "rank %d", comm->rank);
     gm_status status = gmi_acceptor_init(&comm->acceptor, address, &own, judge, admit, comm, &comm->log, comm->name, error);
     comm->is_accepting = status == GM_OK;
@@ -137,6 +206,7 @@ static void step(struct gm_comm *comm)
 {
     if (comm->store_server != NULL) gmi_store_server_step(comm->store_server);
     if (comm->is_accepting) gmi_acceptor_step(&comm->acceptor);
+    for (int k = 0; comm->n_calls > 0 && k < comm->n_ranks; k++) step_call(comm, k);
     gmi_control_step(&comm->control);
 }
 
@@ -146,14 +216,23 @@ static void watch(struct gm_comm *comm, struct gmi_poller *poller)
     gmi_poller_add(poller, comm->service_wake_fd, GMI_READABLE);
     if (comm->store_server != NULL) gmi_store_server_watch(comm->store_server, poller);
     if (comm->is_accepting) gmi_acceptor_watch(&comm->acceptor, poller);
+    for (int k = 0; comm->n_calls > 0 && k < comm->n_ranks; k++) {
+        if (comm->calls[k] != NULL) gmi_call_watch(comm->calls[k], poller);
+    }
     gmi_control_watch(&comm->control, poller);
 }
 
-/* Something must be looked at again soon though no descriptor says so. */
-static bool needs_ticks(const struct gm_comm *comm)
+/* When something must be looked at again though no descriptor says so. */
+static int64_t next_look_ns(const struct gm_comm *comm)
 {
-    return comm->control.phase == GMI_GATHERING || comm->store_server != NULL ||
-           (comm->is_accepting && comm->acceptor.n_pending > 0);
+    bool needs_ticks = comm->control.phase == GMI_GATHERING || comm->store_server != NULL ||
+                       (comm->is_accepting && comm->acceptor.n_pending > 0);
+    int64_t next_ns = gmi_deadline_after_ms(needs_ticks ? TICK_MS : IDLE_MS);
+    for (int k = 0; comm->n_calls > 0 && k < comm->n_ranks; k++) {
+        int64_t call_ns = comm->calls[k] != NULL ? gmi_call_next_ns(comm->calls[k]) : GMI_NEVER;
+        if (call_ns < next_ns) next_ns = call_ns;
+    }
+    return next_ns;
 }
 
 static void *serve(void *user)
@@ -165,7 +244,7 @@ static void *serve(void *user)
     while (!comm->is_stopping) {
         step(comm);
         watch(comm, &poller);
-        int64_t deadline_ns = gmi_deadline_after_ms(needs_ticks(comm) ? TICK_MS : IDLE_MS);
+        int64_t deadline_ns = next_look_ns(comm);
         pthread_mutex_unlock(&comm->lock);
         gmi_poller_wait(&poller, deadline_ns);
         if (gmi_poller_ready(&poller, comm->service_wake_fd)) drain_event(comm->service_wake_fd);
@@ -206,6 +285,7 @@ void gmi_service_stop(struct gm_comm *comm)
         pthread_join(comm->service, NULL);
         comm->has_service = false;
     }
+    for (int k = 0; comm->n_calls > 0 && k < comm->n_ranks; k++) end_call(comm, k);
     if (comm->is_accepting) gmi_acceptor_fini(&comm->acceptor);
     comm->is_accepting = false;
     gmi_store_server_destroy(comm->store_server);

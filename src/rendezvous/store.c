@@ -32,11 +32,9 @@ gm_status gmi_store_connect(struct gmi_store *store, const char *host, int port,
     struct gmi_hello hello = *own;
     hello.channel = GMI_CHANNEL_STORE;
     hello.target = GMI_NO_RANK;
-    struct gmi_dial dial = { .host = host, .port = port, .own = &hello, .judge = judge, .judge_user = &hello,
-                             .whom = whom, .deadline_ns = deadline_ns, .first_deadline_ns = GMI_NEVER,
-                             .wake_fd = -1, .log = log };
-    uint64_t ignored = 0;
-    gm_status status = gmi_dial(&dial, &store->fd, &ignored, &ignored, error);
+    struct gmi_dial dial = { .host = host, .port = port, .own = &hello, .judge = judge, .whom = whom,
+                             .deadline_ns = deadline_ns, .look_again_ns = GMI_NEVER, .log = log };
+    gm_status status = gmi_dial(&dial, &store->fd, error);
     if (status == GM_OK) gmi_socket_tune(store->fd);
     return status;
 }
