@@ -1,6 +1,80 @@
 #include "coll/op.h"
 
+#include <string.h>
+
+#include "base/clock.h"
 #include "coll/algo.h"
+
+/* ---- from a request to an op -------------------------------------------------------------------- */
+
+enum { NONE_ON_THE_WIRE = 0xff };
+
+gm_status gmi_request_choose_codec(struct gmi_request *r)
+{
+    if (r->which == GM_BARRIER) {
+        r->codec = gmi_codec_mover(1);
+        return GM_OK;
+    }
+    if (gmi_request_is_reduction(r)) return gmi_codec_find(&r->codec, r->dtype, (gm_redop)r->redop);
+    if (gm_dtype_bytes(r->dtype) == 0) return GM_ERR_ARG;
+    r->codec = gmi_codec_mover(gm_dtype_bytes(r->dtype));
+    return GM_OK;
+}
+
+size_t gmi_op_work_bytes(const struct gmi_request *r, const struct gmi_algo *algo, int n_ranks)
+{
+    if (algo->work_bytes == NULL) return 0;
+    return algo->work_bytes(n_ranks, r->count_elems, r->codec.elem_bytes, gmi_request_is_in_place(r));
+}
+
+static void describe(struct gmi_op *op, const struct gmi_request *r, uint64_t seq)
+{
+    op->call = (struct gmi_descriptor){
+        .collective = (uint8_t)r->which,
+        .algorithm = op->algo->id,
+        .dtype = r->which == GM_BARRIER ? NONE_ON_THE_WIRE : (uint8_t)r->dtype,
+        .redop = gmi_request_is_reduction(r) ? (uint8_t)r->redop : NONE_ON_THE_WIRE,
+        .codec = r->codec.id,
+        .root = r->root,
+        .epoch = op->group->epoch,
+        .group = op->group->id,
+        .seq = seq,
+        .count_elems = r->count_elems,
+        .piece_bytes = GMI_PIECE_BYTES,
+        .rank = op->group->rank,
+        .arrival_ns = op->begin_ns,
+    };
+}
+
+/* The caller's buffers as the algorithms see them: all chunks in rank order. */
+static void place_buffers(struct gmi_op *op, const struct gmi_request *r)
+{
+    op->input = r->send;
+    op->output = r->recv;
+    op->own_output = NULL;
+    if (gmi_request_is_in_place(r)) return;
+    if (r->which == GM_REDUCE_SCATTER) {
+        op->output = op->work;
+        op->own_output = r->recv;
+    }
+    if (r->which == GM_ALL_GATHER) {
+        size_t own_bytes = gmi_op_chunk_bytes(op, gmi_op_rank(op));
+        if (own_bytes > 0) memcpy(op->output + gmi_op_chunk_at(op, gmi_op_rank(op)), r->send, own_bytes);
+    }
+}
+
+void gmi_op_set_up(struct gmi_op *op, const struct gmi_algo *algo, const struct gmi_request *request,
+                   uint64_t seq)
+{
+    op->begin_ns = gmi_now_ns();
+    op->algo = algo;
+    op->codec = request->codec;
+    op->count_elems = request->count_elems;
+    describe(op, request, seq);
+    place_buffers(op, request);
+}
+
+/* ---- the life of an op -------------------------------------------------------------------------- */
 
 struct gmi_port *gmi_op_neighbour(const struct gmi_op *op, int distance)
 {
@@ -32,6 +106,8 @@ int gmi_op_waits_for(const struct gmi_op *op)
 {
     return op->waits_for_recv >= 0 ? op->waits_for_recv : op->waits_for_send;
 }
+
+/* ---- what stops it ------------------------------------------------------------------------------ */
 
 static gm_status keep_first(struct gmi_op *op, struct gmi_trouble trouble)
 {

@@ -18,8 +18,31 @@ enum { GMI_SCRATCH_BYTES = 256 * 1024, GMI_PIECE_BYTES = 1024 * 1024, GMI_OP_STA
 /* The ranks and the ports to them. A port without a link is not connected. */
 struct gmi_group {
     int              rank, n_ranks;
-    struct gmi_port *ports; /* by rank; the own one unused */
+    uint32_t         id, epoch; /* as in descriptors: which communicator, in which life */
+    struct gmi_port *ports;     /* by rank; the own one unused */
 };
+
+/* A collective as its caller asked for it. What is not needed is 0; redop and root are -1 where there is
+ * none. In place means send == recv; a broadcast is always in place. */
+struct gmi_request {
+    gm_collective    which;
+    const void      *send;
+    void            *recv;
+    size_t           count_elems; /* of the whole buffer */
+    gm_dtype         dtype;
+    int              redop; /* gm_redop */
+    int              root;
+    struct gmi_codec codec; /* by gmi_request_choose_codec */
+};
+
+static inline bool gmi_request_is_in_place(const struct gmi_request *r) { return r->send == r->recv; }
+static inline bool gmi_request_is_reduction(const struct gmi_request *r)
+{
+    return r->which == GM_ALL_REDUCE || r->which == GM_REDUCE_SCATTER;
+}
+
+/* GM_OK; GM_ERR_ARG: no such dtype or reduction; GM_ERR_UNSUPPORTED: the two do not go together. */
+gm_status gmi_request_choose_codec(struct gmi_request *request);
 
 /* What stopped an op, as far as this rank can tell. */
 struct gmi_trouble {
@@ -73,7 +96,15 @@ static inline size_t gmi_op_chunk_at(const struct gmi_op *op, int chunk)
     return gmi_chunk_first(op->count_elems, op->group->n_ranks, chunk) * op->codec.elem_bytes;
 }
 
-/* Readies the ports it will use and the algorithm's state. Everything above `step` must be set. */
+/* How much memory op->work must have for it with this algorithm. */
+size_t gmi_op_work_bytes(const struct gmi_request *request, const struct gmi_algo *algo, int n_ranks);
+
+/* Makes the request call number `seq` of op->group and lays its buffers out as the algorithms want them.
+ * op->group, scratch and work must be set. */
+void gmi_op_set_up(struct gmi_op *op, const struct gmi_algo *algo, const struct gmi_request *request,
+                   uint64_t seq);
+
+/* Readies the ports it will use and the algorithm's state; after gmi_op_set_up. */
 void gmi_op_begin(struct gmi_op *op);
 gm_status gmi_op_progress(struct gmi_op *op);
 

@@ -167,6 +167,14 @@ static gm_status stalled(struct gm_comm *comm)
     return fail_and_report(comm, &failure);
 }
 
+static gm_status cannot_wait(struct gm_comm *comm)
+{
+    struct gmi_failure failure = { .status = GM_ERR_NOMEM, .culprit = comm->rank, .reporter = comm->rank,
+                                   .op_seq = comm->op.call.seq };
+    snprintf(failure.cause, sizeof failure.cause, "rank %d has no memory to wait for its links", comm->rank);
+    return fail_and_report(comm, &failure);
+}
+
 /* ---- the loop ---------------------------------------------------------------------------------- */
 
 static int64_t stall_deadline_ns(const struct gm_comm *comm)
@@ -203,7 +211,7 @@ static gm_status run_to_end(struct gm_comm *comm)
         if (status != GM_AGAIN) return op_failed(comm);
         status = wait_for_links(comm);
         if (status == GM_AGAIN) return stalled(comm);
-        if (status != GM_OK) return gmi_error_set(&comm->error, status, "rank %d: no memory to wait for links", comm->rank);
+        if (status != GM_OK) return cannot_wait(comm);
     }
 }
 
