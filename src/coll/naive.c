@@ -113,7 +113,9 @@ static size_t sendable_bytes(const struct naive *v)
 {
     if (is_over(v, &v->out)) return 0;
     if (v->out.step == 0) return may_enter(v, v->out.block) ? leaving_bytes(v) : 0;
-    if (v->in.block > v->out.block || v->in.step >= v->out.step) return leaving_bytes(v);
+    /* Compared as (block, step): `out` may have begun a block that `in` has not. */
+    if (v->in.block != v->out.block) return v->in.block > v->out.block ? leaving_bytes(v) : 0;
+    if (v->in.step >= v->out.step) return leaving_bytes(v);
     return v->in.step == v->out.step - 1 ? v->in.at_bytes - v->out.at_bytes : 0;
 }
 
