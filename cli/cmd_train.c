@@ -1,0 +1,481 @@
+/* cmd_train.c - `gradmesh train`: trains a network, as one process or as N.
+ *
+ *     gradmesh train -n 4 ...      checks everything that can be checked, then starts itself 4 times
+ *         gradmesh train -n 4 ...  as a worker: joins the others and trains; rank 0 speaks
+ *
+ * Under `gradmesh run`, or started by hand with RANK and WORLD_SIZE, it is a worker at once. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/bytes.h"
+#include "base/error.h"
+#include "cli/args.h"
+#include "cli/commands.h"
+#include "cli/output.h"
+#include "cli/train_print.h"
+#include "cli/train_setup.h"
+#include "cli/worker.h"
+#include "launch/launcher.h"
+#include "train/compare.h"
+#include "train/ops.h"
+#include "train/trainer.h"
+#include "train/trainlog.h"
+
+static const char summary[] =
+    "Trains a multi-layer perceptron on labelled pictures, by one process or by N that share each batch:\n"
+    "every worker computes the gradient of its part, an all-reduce averages them, and all make the same step.\n";
+
+static const char notes[] =
+    "With -n it starts the workers itself; under `gradmesh run`, or with RANK, WORLD_SIZE, MASTER_ADDR and\n"
+    "MASTER_PORT set, it is one of them. --batch is what all workers compute together in one step, so the\n"
+    "learning rate means the same for any number of workers.\n"
+    "\n"
+    "--steps ends a run early; the schedule of the learning rate is as long as --epochs say (or --steps, if\n"
+    "that is longer). So a run that is stopped, by whatever, and resumed with the same options ends with the\n"
+    "same bits as one that never stopped. --resume without a file takes the newest good checkpoint in\n"
+    "--checkpoint DIR, and starts from the beginning when there is none.\n"
+    "\n"
+    "exit status: 0 trained; 1 it could not be done, or the workers ended with different bits; 2 wrong usage;\n"
+    "3 another worker failed.\n"
+    "\n"
+    "examples:\n"
+    "  gradmesh train -n 4\n"
+    "  gradmesh train -n 2 --layers 784,512,10 --optimizer adamw --epochs 5 --checkpoint runs/a --log a.jsonl\n"
+    "  gradmesh train -n 2 --checkpoint runs/a --resume\n";
+
+/* The options as given. */
+struct train_args {
+    struct cli_recipe_args recipe;
+    int64_t                n_workers, n_threads, save_every, keep, report_every, compare_steps;
+    bool                   has_workers, has_resume;
+    const char            *checkpoint_dir, *resume_file, *log_path;
+    int                    transport, algorithm;
+};
+
+static const char *const transports[] = { "auto", "tcp", NULL };
+static const char *const algorithms[] = { "auto", "ring", "naive", NULL };
+
+enum { N_TRAIN_OPTIONS = 11 };
+
+/* Fills options[N_TRAIN_OPTIONS + CLI_N_RECIPE_OPTIONS]. */
+static void list_options(struct train_args *args, struct cli_option *options)
+{
+    const struct cli_option own[N_TRAIN_OPTIONS] = {
+        { .name = "workers", .letter = 'n', .kind = CLI_INT, .integer = &args->n_workers,
+          .was_given = &args->has_workers, .min = 1, .max = LAUNCH_MAX_WORKERS,
+          .help = "how many workers to start on this machine" },
+        { .name = "threads", .kind = CLI_INT, .integer = &args->n_threads, .default_text = "1", .min = 1,
+          .max = 1024, .help = "threads of each worker for matrix products" },
+        { .name = "transport", .kind = CLI_CHOICE, .choice = &args->transport, .choices = transports,
+          .help = "how bytes travel" },
+        { .name = "algo", .kind = CLI_CHOICE, .choice = &args->algorithm, .choices = algorithms,
+          .help = "how gradients are exchanged" },
+        { .name = "checkpoint", .kind = CLI_TEXT, .text = &args->checkpoint_dir, .value_name = "DIR",
+          .help = "save the state there, as safetensors: after each epoch and at the end" },
+        { .name = "checkpoint-every", .kind = CLI_INT, .integer = &args->save_every, .value_name = "STEPS",
+          .min = 1, .max = INT64_MAX, .help = "save after so many steps instead" },
+        { .name = "keep", .kind = CLI_INT, .integer = &args->keep, .default_text = "3", .min = 1,
+          .max = 1000000, .help = "how many checkpoints stay" },
+        { .name = "resume", .kind = CLI_TEXT, .text = &args->resume_file, .value_name = "[=FILE]",
+          .is_value_optional = true, .was_given = &args->has_resume,
+          .help = "go on from the newest good checkpoint in --checkpoint DIR, or from FILE" },
+        { .name = "log", .kind = CLI_TEXT, .text = &args->log_path, .value_name = "FILE",
+          .help = "what happens, as JSON lines" },
+        { .name = "log-every", .kind = CLI_INT, .integer = &args->report_every, .value_name = "STEPS",
+          .default_text = "50", .min = 1, .max = INT64_MAX, .help = "sum up the loss after so many steps" },
+        { .name = "compare-steps", .kind = CLI_INT, .integer = &args->compare_steps, .value_name = "STEPS",
+          .default_text = "0", .min = 0, .max = INT64_MAX,
+          .help = "at the end do the first steps again in one process, and compare the parameters" },
+    };
+    memcpy(options, own, sizeof own);
+    cli_list_recipe_options(&args->recipe, options + N_TRAIN_OPTIONS);
+}
+
+/* ---- one worker -------------------------------------------------------------------------------- */
+
+/* What a worker holds; all-zero holds nothing. */
+struct worker {
+    const struct train_args *args;
+    const struct cli_parsed *parsed;
+    struct gmt_data          data;
+    struct gmt_recipe        recipe;
+    struct gmt_checkpoint    from; /* path NULL: from the beginning */
+    struct gmt_checkpoint_dir dir;
+    gm_comm                 *comm;
+    int                      rank, world_size;
+    struct gmt_trainer       trainer;
+    struct gmt_trainlog      log;
+    struct cli_train_printer printer;
+    /* For --compare-steps, on rank 0: */
+    struct gmt_trainer       alone;
+    float                   *weights_then; /* of the distributed run after the steps that are compared */
+    uint64_t                 compare_steps;
+    gm_error                 error;
+};
+
+static void worker_fini(struct worker *worker)
+{
+    gmt_trainer_fini(&worker->alone);
+    gmt_trainer_fini(&worker->trainer);
+    gm_comm_destroy(worker->comm);
+    gmt_checkpoint_dir_close(&worker->dir);
+    gmt_checkpoint_close(&worker->from);
+    gmt_trainlog_close(&worker->log);
+    gmt_data_free(&worker->data);
+    gmi_free(worker->weights_then);
+}
+
+static int worker_failed(struct worker *worker)
+{
+    return cli_failed("train", worker->rank, worker->world_size, &worker->error);
+}
+
+static void say_warning(void *user, const char *sentence)
+{
+    (void)user;
+    fprintf(stderr, "gradmesh train: warning: %s; the one before it is tried\n", sentence);
+}
+
+static gm_status accept_checkpoint(void *user, const struct gmt_checkpoint *checkpoint, gm_error *error)
+{
+    const struct worker *worker = user;
+    struct gmt_recipe    saved;
+    gm_status            status = gmt_recipe_read(&saved, checkpoint, error);
+    if (status != GM_OK) return status;
+    return gmt_recipe_check_resume(&worker->recipe, &saved, checkpoint->path, error);
+}
+
+/* Finds what --resume names and checks that it fits the options. With is_speaking the damaged ones that are
+ * passed over are named. */
+static gm_status find_checkpoint(struct worker *worker, bool is_speaking)
+{
+    const struct train_args *args = worker->args;
+    if (!args->has_resume) return GM_OK;
+    if (args->resume_file != NULL) {
+        gm_status status = gmt_checkpoint_open(&worker->from, args->resume_file, &worker->error);
+        return status == GM_OK ? accept_checkpoint(worker, &worker->from, &worker->error) : status;
+    }
+    struct gmt_checkpoint_filter filter = { accept_checkpoint, is_speaking ? say_warning : NULL, worker };
+    bool                         was_found;
+    return gmt_checkpoint_newest(&worker->from, &was_found, args->checkpoint_dir, &filter, &worker->error);
+}
+
+/* A run from the beginning must not mix its checkpoints with those of an earlier one. */
+static gm_status check_directory(struct worker *worker)
+{
+    const struct train_args *args = worker->args;
+    uint64_t                 step;
+    if (args->checkpoint_dir == NULL || args->has_resume) return GM_OK;
+    if (!gmt_checkpoint_dir_last(args->checkpoint_dir, &step)) return GM_OK;
+    return gmi_error_set(&worker->error, GM_ERR_STATE,
+                         "%s holds checkpoints of an earlier run, up to step %llu: give --resume to go on "
+                         "with that, or another directory by --checkpoint",
+                         args->checkpoint_dir, (unsigned long long)step);
+}
+
+/* Everything before the workers meet: data, settings, the state to begin with. The launcher does it too, so
+ * that a mistake is one sentence and not N. */
+static gm_status prepare(struct worker *worker, bool is_launcher)
+{
+    const struct train_args *args = worker->args;
+    bool                     is_speaking = !is_launcher && worker->rank == 0;
+    gm_status status = cli_load_data(&worker->data, &args->recipe, is_launcher, &worker->error);
+    if (status == GM_OK)
+        status = cli_make_recipe(&worker->recipe, &args->recipe, &worker->data, is_launcher,
+                                 &worker->error);
+    if (status == GM_OK && !(is_launcher && worker->data.train.n_samples == 0))
+        status = find_checkpoint(worker, is_speaking);
+    if (status == GM_OK && (is_launcher || worker->rank == 0)) status = check_directory(worker);
+    return status;
+}
+
+static gm_status join(struct worker *worker, const struct cli_join *place)
+{
+    const struct train_args *args = worker->args;
+    char                     report_every[24], save_every[24], from_step[24];
+    bool                     is_saving = args->checkpoint_dir != NULL;
+    snprintf(report_every, sizeof report_every, "%lld", (long long)args->report_every);
+    snprintf(save_every, sizeof save_every, "%lld", is_saving ? (long long)args->save_every : -1LL);
+    snprintf(from_step, sizeof from_step, "%llu", (unsigned long long)worker->from.step);
+    const char *extra[] = { "log_every", report_every, "checkpoint_every", save_every,
+                            "resume_step", from_step, "resume_state",
+                            worker->from.path == NULL ? "none" : worker->from.state_hash, NULL };
+    char            text[8192];
+    struct cli_join with = *place;
+    gmt_recipe_fingerprint(&worker->recipe, extra, text, sizeof text);
+    with.fingerprint = text;
+    return cli_join(&worker->comm, &with, &worker->error);
+}
+
+/* ---- what rank 0 says while it trains ---- */
+
+static void write_log(struct worker *worker, cJSON *record)
+{
+    gm_error error;
+    gmi_error_clear(&error);
+    if (gmt_trainlog_write(&worker->log, record, &error) != GM_OK)
+        fprintf(stderr, "gradmesh train: warning: %s\n", error.text);
+}
+
+static void on_report(void *user, const struct gmt_report *report)
+{
+    struct worker *worker = user;
+    if (worker->log.path != NULL) write_log(worker, gmt_log_step(report));
+    cli_print_report(&worker->printer, report);
+}
+
+static void on_epoch(void *user, const struct gmt_epoch_report *report)
+{
+    struct worker *worker = user;
+    if (worker->log.path != NULL) write_log(worker, gmt_log_epoch(report));
+    cli_print_epoch(&worker->printer, report);
+}
+
+static void on_step(void *user, uint64_t step, const struct gmt_step_report *share)
+{
+    struct worker *worker = user;
+    (void)share;
+    if (worker->weights_then != NULL && step == worker->trainer.first_step + worker->compare_steps)
+        memcpy(worker->weights_then, worker->trainer.mlp.params.weights,
+               worker->trainer.mlp.params.n_elems * sizeof(float));
+    cli_print_step(&worker->printer, step);
+}
+
+/* ---- the course of a worker ---- */
+
+/* Keeps the state in which the run begins, for the comparison at its end. */
+static gm_status prepare_comparison(struct worker *worker)
+{
+    uint64_t left = worker->trainer.step < worker->recipe.total_steps
+                        ? worker->recipe.total_steps - worker->trainer.step
+                        : 0;
+    uint64_t wanted = (uint64_t)worker->args->compare_steps;
+    worker->compare_steps = wanted < left ? wanted : left;
+    if (worker->compare_steps == 0 || worker->rank != 0) return GM_OK;
+    gm_status status = gmt_trainer_init_alone(&worker->alone, &worker->trainer, &worker->error);
+    if (status != GM_OK) return status;
+    worker->weights_then = gmi_alloc(worker->trainer.mlp.params.n_elems, sizeof(float));
+    if (worker->weights_then != NULL) return GM_OK;
+    return gmi_error_set(&worker->error, GM_ERR_NOMEM, "no memory for the comparison");
+}
+
+static gm_status open_outputs(struct worker *worker)
+{
+    const struct train_args *args = worker->args;
+    gm_status                status = GM_OK;
+    if (worker->rank != 0) return GM_OK;
+    if (args->checkpoint_dir != NULL)
+        status = gmt_checkpoint_dir_open(&worker->dir, args->checkpoint_dir, (int)args->keep, &worker->error);
+    if (status == GM_OK && args->log_path != NULL)
+        status = gmt_trainlog_open(&worker->log, args->log_path, worker->from.path != NULL, &worker->error);
+    return status;
+}
+
+static gm_status make_trainer(struct worker *worker)
+{
+    const struct train_args   *args = worker->args;
+    struct gmt_trainer_options options = { .comm = worker->comm,
+                                           .data = &worker->data,
+                                           .report_every = (uint64_t)args->report_every,
+                                           .save_every = (uint64_t)args->save_every,
+                                           .is_saving = args->checkpoint_dir != NULL,
+                                           .dir = worker->dir.path == NULL ? NULL : &worker->dir };
+    if (worker->rank == 0)
+        options.listener = (struct gmt_listener){ on_report, on_epoch, NULL, on_step, worker };
+    gm_status status = gmt_trainer_init(&worker->trainer, &worker->recipe, &options, &worker->error);
+    if (status == GM_OK && worker->from.path != NULL)
+        status = gmt_trainer_resume(&worker->trainer, &worker->from, &worker->error);
+    if (status == GM_OK) status = prepare_comparison(worker);
+    return status;
+}
+
+static void say_changed_options(struct worker *worker)
+{
+    struct gmt_recipe      saved;
+    struct gmt_recipe_text now, then;
+    if (worker->from.path == NULL || gmt_recipe_read(&saved, &worker->from, NULL) != GM_OK) return;
+    gmt_recipe_write(&worker->recipe, &now);
+    gmt_recipe_write(&saved, &then);
+    for (size_t i = 0; i < now.n_settings; i++) {
+        const char *key = now.pairs[i].key;
+        if (strcmp(key, "data") == 0 || strcmp(key, "steps") == 0) continue; /* a place; where it ends */
+        if (strcmp(now.values[i], then.values[i]) != 0)
+            fprintf(stderr, "gradmesh train: note: %s was %s in %s and is %s now\n", key, then.values[i],
+                    worker->from.path, now.values[i]);
+    }
+    uint64_t last;
+    if (worker->args->checkpoint_dir != NULL &&
+        gmt_checkpoint_dir_last(worker->args->checkpoint_dir, &last) && last > worker->from.step)
+        fprintf(stderr,
+                "gradmesh train: note: %s also holds checkpoints after step %llu, up to step %llu; they stay "
+                "until this run overwrites them\n",
+                worker->args->checkpoint_dir, (unsigned long long)worker->from.step,
+                (unsigned long long)last);
+}
+
+static void say_start(struct worker *worker)
+{
+    const struct train_args *args = worker->args;
+    char                     exchange[64];
+    if (worker->rank != 0) return;
+    worker->printer = (struct cli_train_printer){
+        .file = cli_text(worker->parsed),
+        .world_size = worker->world_size,
+        .recipe = &worker->trainer.recipe,
+        .n_batches = gmt_sampler_n_batches(&worker->trainer.sampler),
+    };
+    worker->printer.is_live = cli_is_live(fileno(worker->printer.file));
+    snprintf(exchange, sizeof exchange, "by %s over %s",
+             args->algorithm > 0 ? algorithms[args->algorithm] : "ring",
+             args->transport > 0 ? transports[args->transport] : "tcp");
+    say_changed_options(worker);
+    cli_print_start(&worker->printer, &worker->data, exchange, (int)args->n_threads,
+                    worker->trainer.first_step);
+    if (worker->log.path != NULL)
+        write_log(worker, gmt_log_start(&worker->recipe, worker->world_size, (int)args->n_threads,
+                                        worker->trainer.first_step, worker->data.test.n_samples));
+}
+
+/* The steps that are compared, by one process; *difference is of the parameters after them. */
+static gm_status compare_with_one(struct worker *worker, struct gmt_difference *difference)
+{
+    struct gmt_step_report report;
+    for (uint64_t i = 0; i < worker->compare_steps; i++) {
+        gm_status status = gmt_trainer_step(&worker->alone, &report, &worker->error);
+        if (status != GM_OK) return status;
+    }
+    *difference = gmt_compare(worker->weights_then, worker->alone.mlp.params.weights,
+                              worker->alone.mlp.params.n_elems);
+    return GM_OK;
+}
+
+static void add_difference(cJSON *object, const struct gmt_difference *difference, uint64_t n_steps)
+{
+    cJSON_AddNumberToObject(object, "compare_steps", (double)n_steps);
+    cJSON_AddNumberToObject(object, "params", (double)difference->n_elems);
+    cJSON_AddNumberToObject(object, "equal", (double)difference->n_equal);
+    cJSON_AddNumberToObject(object, "max_abs_diff", difference->max_abs_diff);
+}
+
+/* The verdict in its three forms; the exit status. */
+static int say_end(struct worker *worker, const struct gmt_end *end, const struct gmt_difference *difference)
+{
+    cli_print_verdict(&worker->printer, end, difference, worker->compare_steps);
+    cJSON *record = gmt_log_end(end);
+    if (difference != NULL) add_difference(record, difference, worker->compare_steps);
+    bool is_written = cli_write_json(worker->parsed, "train", record);
+    if (worker->log.path != NULL) write_log(worker, record);
+    else cJSON_Delete(record);
+    return is_written && end->are_identical && !worker->log.has_failed ? CLI_EXIT_OK : CLI_EXIT_NO;
+}
+
+/* After a failure that all ranks know in the same words, one of them is enough to say it. */
+static int trained_not(struct worker *worker)
+{
+    bool is_common = worker->error.status == GM_ERR_STATE; /* a loss or gradient that is not finite */
+    if (is_common && worker->rank != 0) return CLI_EXIT_NO;
+    return worker_failed(worker);
+}
+
+static int train(struct worker *worker)
+{
+    struct gmt_end        end;
+    struct gmt_difference difference = { 0, 0, 0 };
+    say_start(worker);
+    if (gmt_trainer_run(&worker->trainer, &end, &worker->error) != GM_OK) return trained_not(worker);
+    /* The others need not wait for what rank 0 still computes. */
+    gm_comm_destroy(worker->comm);
+    worker->comm = NULL;
+    if (worker->rank != 0) return end.are_identical ? CLI_EXIT_OK : CLI_EXIT_NO;
+    bool is_compared = worker->weights_then != NULL;
+    if (is_compared && compare_with_one(worker, &difference) != GM_OK) return worker_failed(worker);
+    return say_end(worker, &end, is_compared ? &difference : NULL);
+}
+
+static int run_worker(struct worker *worker, const struct cli_join *place)
+{
+    if (cli_place(place, &worker->rank, &worker->world_size, &worker->error) != GM_OK)
+        return worker_failed(worker);
+    gmt_set_blas_threads((int)worker->args->n_threads);
+    if (prepare(worker, false) != GM_OK || join(worker, place) != GM_OK) return worker_failed(worker);
+    if (open_outputs(worker) != GM_OK || make_trainer(worker) != GM_OK) {
+        gm_comm_abort(worker->comm, worker->error.text);
+        return worker_failed(worker);
+    }
+    return train(worker);
+}
+
+/* ---- the command ------------------------------------------------------------------------------- */
+
+/* What the option table cannot say; 0 or CLI_EXIT_USAGE. */
+static int check_usage(const struct cli_command *command, const struct train_args *args)
+{
+    int rank, world_size;
+    if (args->has_resume && args->resume_file == NULL && args->checkpoint_dir == NULL)
+        return cli_usage_error(command, "--resume looks in --checkpoint DIR, which is missing; or name a file: "
+                                        "--resume=FILE");
+    if (args->resume_file != NULL && args->resume_file[0] == '\0')
+        return cli_usage_error(command, "--resume= wants the name of a file");
+    if (args->save_every > 0 && args->checkpoint_dir == NULL)
+        return cli_usage_error(command, "--checkpoint-every wants --checkpoint DIR");
+    if (args->has_workers && cli_is_worker(&rank, &world_size) && world_size != args->n_workers)
+        return cli_usage_error(command, "-n %lld would start workers, but this process is already worker %d of "
+                                        "%d: leave -n out",
+                               (long long)args->n_workers, rank, world_size);
+    return CLI_EXIT_OK;
+}
+
+/* Trains, or has N workers train. */
+static int train_as_told(const struct cli_command *command, const struct train_args *args,
+                         const struct cli_parsed *parsed, char **own_words)
+{
+    int             status, rank, world_size;
+    bool            is_worker = cli_is_worker(&rank, &world_size);
+    bool            is_launcher = args->n_workers > 1 && !is_worker;
+    struct worker  *worker = gmi_alloc(1, sizeof *worker);
+    struct cli_join place = { .command = "train",
+                              .world_size = args->n_workers == 1 && !is_worker ? 1 : 0,
+                              .is_verbose = parsed->is_verbose,
+                              .transport = args->transport < 0 ? NULL : transports[args->transport],
+                              .algorithm = args->algorithm < 0 ? NULL : algorithms[args->algorithm] };
+    if (worker == NULL || own_words == NULL) {
+        fprintf(stderr, "gradmesh train: no memory\n");
+        gmi_free(worker);
+        return CLI_EXIT_NO;
+    }
+    worker->args = args;
+    worker->parsed = parsed;
+    worker->world_size = 1;
+    gmi_error_clear(&worker->error);
+    if (!is_launcher) status = run_worker(worker, &place);
+    else status = prepare(worker, true) == GM_OK ? CLI_EXIT_OK : worker_failed(worker);
+    worker_fini(worker);
+    gmi_free(worker);
+    if (!is_launcher || status != CLI_EXIT_OK) return status;
+    return cli_launch_self(command, (int)args->n_workers, own_words, parsed,
+                           cli_is_live(fileno(cli_text(parsed))));
+}
+
+int cli_cmd_train(int argc, char **argv)
+{
+    struct train_args args;
+    struct cli_option options[N_TRAIN_OPTIONS + CLI_N_RECIPE_OPTIONS];
+    struct cli_parsed parsed;
+    int               status;
+    list_options(&args, options);
+    const struct cli_command command = {
+        .name = "train", .usage = "[-n N] [options]", .summary = summary, .notes = notes,
+        .options = options, .n_options = N_TRAIN_OPTIONS + CLI_N_RECIPE_OPTIONS,
+    };
+    char **own_words = cli_own_words(argc, argv);
+    if (cli_parse(&command, argc, argv, &parsed, &status)) {
+        status = check_usage(&command, &args);
+        if (status == CLI_EXIT_OK) status = cli_check_recipe_usage(&command, &args.recipe);
+        if (status == CLI_EXIT_OK) status = train_as_told(&command, &args, &parsed, own_words);
+    }
+    gmi_free(own_words);
+    return status;
+}

@@ -1,0 +1,255 @@
+#include "cli/train_print.h"
+
+#include <math.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+
+#define REDRAW_NS (GMI_NS_PER_S / 10)
+#define ROWS_PER_EPOCH 3 /* where they cannot be redrawn */
+
+char *cli_grouped(uint64_t number, char text[CLI_GROUPED_BYTES])
+{
+    char digits[24];
+    int  n_digits = snprintf(digits, sizeof digits, "%llu", (unsigned long long)number), out = 0;
+    for (int i = 0; i < n_digits; i++) {
+        if (i > 0 && (n_digits - i) % 3 == 0) text[out++] = ',';
+        text[out++] = digits[i];
+    }
+    text[out] = '\0';
+    return text;
+}
+
+/* Several numbers in one printf need a buffer each. */
+#define GROUPED(number) cli_grouped((uint64_t)(number), (char[CLI_GROUPED_BYTES]){ 0 })
+
+static double percent(int64_t part_ns, int64_t whole_ns)
+{
+    return whole_ns <= 0 ? 0 : 100 * (double)part_ns / (double)whole_ns;
+}
+
+static double mega(uint64_t bytes) { return (double)bytes / 1e6; }
+
+/* ---- the start --------------------------------------------------------------------------------- */
+
+static void print_optimizer(FILE *file, const struct gmt_recipe *recipe)
+{
+    const struct gmt_optimizer_options *optimizer = &recipe->optimizer;
+    fprintf(file, "%s", gmt_optimizer_name(optimizer->kind));
+    if (optimizer->kind == GMT_MOMENTUM) fprintf(file, " %g", optimizer->momentum);
+    fprintf(file, ", learning rate %g %s", recipe->learning_rate, gmt_schedule_name(recipe->schedule));
+    if (recipe->warmup_steps > 0) fprintf(file, " after %s steps of warm-up", GROUPED(recipe->warmup_steps));
+    if (optimizer->weight_decay > 0) fprintf(file, ", weight decay %g", optimizer->weight_decay);
+    fprintf(file, ", seed %llu\n", (unsigned long long)recipe->seed);
+}
+
+static void print_shares(FILE *file, const struct gmt_recipe *recipe, int world_size)
+{
+    size_t first, largest, smallest;
+    gm_chunk(recipe->batch, world_size, 0, &first, &largest);
+    gm_chunk(recipe->batch, world_size, world_size - 1, &first, &smallest);
+    fprintf(file, "  batch     %s samples in all", GROUPED(recipe->batch));
+    if (world_size > 1) {
+        fprintf(file, ", ");
+        if (smallest != largest) fprintf(file, "%zu or ", smallest);
+        fprintf(file, "%zu on each worker", largest);
+    }
+    if (recipe->accumulate > 1) fprintf(file, ", in %zu parts", recipe->accumulate);
+    fprintf(file, "; gradients are averaged over the whole batch\n");
+}
+
+void cli_print_start(struct cli_train_printer *printer, const struct gmt_data *data, const char *exchange,
+                     int n_threads, uint64_t first_step)
+{
+    const struct gmt_recipe *recipe = printer->recipe;
+    FILE                    *file = printer->file;
+    char                     layers[256];
+    size_t                   n_params = 0;
+    gmt_layers_format(&recipe->layers, layers, sizeof layers);
+    for (int i = 0; i + 1 < recipe->layers.n_sizes; i++)
+        n_params += (recipe->layers.sizes[i] + 1) * recipe->layers.sizes[i + 1];
+    for (char *c = layers; *c != '\0'; c++)
+        if (*c == ',') *c = '-';
+    fprintf(file, "  data      %s: %s samples to learn from, %s to be tested on\n", data->source,
+            GROUPED(data->train.n_samples), GROUPED(data->test.n_samples));
+    fprintf(file, "  network   %s, %s parameters\n", layers, GROUPED(n_params));
+    print_shares(file, recipe, printer->world_size);
+    fprintf(file, "  training  %s steps, %s to the epoch; ", GROUPED(recipe->total_steps),
+            GROUPED(printer->n_batches));
+    print_optimizer(file, recipe);
+    fprintf(file, "  workers   %d", printer->world_size);
+    if (printer->world_size > 1) fprintf(file, ", exchanging %s", exchange);
+    fprintf(file, "; %d thread%s for each\n", n_threads, n_threads == 1 ? "" : "s");
+    long n_cores = sysconf(_SC_NPROCESSORS_ONLN);
+    if ((long)printer->world_size * n_threads < n_cores)
+        fprintf(file, "            (of %ld cores some stay idle: more workers, or --threads, may be faster)\n",
+                n_cores);
+    if (first_step > 0) fprintf(file, "  resumed   after step %s\n", GROUPED(first_step));
+    fprintf(file, "\nepoch         step    loss  samples/s  compute  communication  waiting  accuracy\n");
+    fflush(file);
+}
+
+/* ---- the table --------------------------------------------------------------------------------- */
+
+/* Goes back over the row, if there is one that may go. */
+static void take_row_back(struct cli_train_printer *printer)
+{
+    if (printer->has_row) fputs("\033[A\r\033[2K", printer->file);
+    printer->has_row = false;
+}
+
+static void print_row(struct cli_train_printer *printer, uint64_t step, const struct gmt_report *report,
+                      const char *accuracy)
+{
+    char                         where[2 * CLI_GROUPED_BYTES], loss[32];
+    const struct gmt_time_split *split = &report->split;
+    snprintf(where, sizeof where, "%s/%s", GROUPED(step), GROUPED(printer->recipe->total_steps));
+    snprintf(loss, sizeof loss, report->loss < 100 ? "%.4f" : "%.3g", report->loss);
+    fprintf(printer->file, "%5llu  %11s  %6s  %9s  %5.0f %%  %11.0f %%  %5.0f %%%s%s\n",
+            (unsigned long long)report->epoch + 1, where, loss,
+            GROUPED(report->samples_per_s + 0.5), percent(split->compute_ns, split->elapsed_ns),
+            percent(split->communication_ns, split->elapsed_ns),
+            percent(split->waiting_ns, split->elapsed_ns), accuracy[0] ? "   " : "", accuracy);
+}
+
+/* A row that the next one replaces. */
+static void draw_row(struct cli_train_printer *printer, uint64_t step)
+{
+    take_row_back(printer);
+    fputs("\033[?7l", printer->file); /* a row that is wrapped would take two lines back */
+    print_row(printer, step, &printer->last, "");
+    fputs("\033[?7h", printer->file);
+    fflush(printer->file);
+    printer->has_row = true;
+    printer->drawn_ns = gmi_now_ns();
+}
+
+void cli_print_report(struct cli_train_printer *printer, const struct gmt_report *report)
+{
+    printer->last = *report;
+    if (report->is_epoch_end || report->step == printer->recipe->total_steps) return; /* the epoch's row follows */
+    if (printer->is_live) {
+        draw_row(printer, report->step);
+    } else if (report->step >= printer->next_row_step) {
+        print_row(printer, report->step, report, "");
+        fflush(printer->file);
+        printer->next_row_step = report->step + printer->n_batches / (ROWS_PER_EPOCH + 1) + 1;
+    }
+}
+
+void cli_print_step(struct cli_train_printer *printer, uint64_t step)
+{
+    if (printer->is_live && printer->last.step > 0 && gmi_now_ns() - printer->drawn_ns >= REDRAW_NS)
+        draw_row(printer, step);
+}
+
+void cli_print_epoch(struct cli_train_printer *printer, const struct gmt_epoch_report *report)
+{
+    char accuracy[32] = "";
+    struct gmt_report row = printer->last;
+    row.epoch = report->epoch;
+    row.loss = report->loss;
+    row.split = report->split;
+    if (report->test.n_samples > 0)
+        snprintf(accuracy, sizeof accuracy, "%5.2f %%", 100 * report->test.accuracy);
+    take_row_back(printer);
+    print_row(printer, report->step, &row, accuracy);
+    fflush(printer->file);
+    printer->next_row_step = report->step + printer->n_batches / (ROWS_PER_EPOCH + 1) + 1;
+}
+
+/* ---- the verdict ------------------------------------------------------------------------------- */
+
+static void print_bits(FILE *file, const struct gmt_end *end)
+{
+    if (end->world_size == 1) {
+        fprintf(file, "  bits       state %.16s...\n", end->state_hash);
+        return;
+    }
+    if (end->are_identical) {
+        fprintf(file, "  bits       all %d workers hold the same ones: state %.16s...\n", end->world_size,
+                end->state_hash);
+        return;
+    }
+    fprintf(file, "  bits       THE WORKERS DIFFER\n");
+    for (int r = 0; r < end->world_size; r++)
+        fprintf(file, "             rank %d holds %s\n", r, end->accounts[r].state_hash);
+}
+
+static void print_precision(FILE *file, const struct gmt_difference *difference, uint64_t n_steps)
+{
+    if (difference == NULL) return;
+    fprintf(file, "  precision  the first %s steps done again by one process, batches undivided:\n",
+            GROUPED(n_steps));
+    fprintf(file, "             %s of %s parameters have the same bits", GROUPED(difference->n_equal),
+            GROUPED(difference->n_elems));
+    if (difference->n_equal == difference->n_elems) fprintf(file, "\n");
+    else fprintf(file, ", the others differ by %.3g at most\n", difference->max_abs_diff);
+}
+
+static void print_worker_traffic(FILE *file, int rank, const struct gmt_rank_account *account)
+{
+    char formula[96], kernel[96];
+    if (account->payload_sent_bytes == account->formula_bytes)
+        snprintf(formula, sizeof formula, "as the formula says");
+    else
+        snprintf(formula, sizeof formula, "THE FORMULA SAYS %s", GROUPED(account->formula_bytes));
+    uint64_t counted = account->payload_sent_bytes + account->protocol_sent_bytes;
+    if (!account->has_kernel_count) snprintf(kernel, sizeof kernel, "the kernel did not say");
+    else if (account->kernel_sent_bytes == counted)
+        snprintf(kernel, sizeof kernel, "the kernel agrees to the byte");
+    else
+        snprintf(kernel, sizeof kernel, "THE KERNEL COUNTED %s", GROUPED(account->kernel_sent_bytes));
+    fprintf(file, "             rank %d sent %14s bytes, %s; +%s of protocol, %s\n", rank,
+            GROUPED(account->payload_sent_bytes), formula, GROUPED(account->protocol_sent_bytes), kernel);
+}
+
+static void print_traffic(FILE *file, const struct gmt_end *end)
+{
+    int n = end->world_size;
+    if (n == 1 || end->steps == end->first_step) return;
+    uint64_t most = 0;
+    for (int r = 0; r < n; r++)
+        if (end->accounts[r].payload_sent_bytes > most) most = end->accounts[r].payload_sent_bytes;
+    double n_steps = (double)(end->steps - end->first_step);
+    double optimum = 2.0 * (n - 1) / n * (double)end->gradient_bytes;
+    fprintf(file, "  traffic    averaging %.2f MB among %d costs each at least 2(N-1)/N of it, %.2f MB a step\n",
+            mega(end->gradient_bytes), n, optimum / 1e6);
+    for (int r = 0; r < n; r++) print_worker_traffic(file, r, &end->accounts[r]);
+    fprintf(file, "             %.3f MB a step at most, %.4f of the optimum; handing whole gradients around\n",
+            (double)most / n_steps / 1e6, (double)most / n_steps / optimum);
+    fprintf(file, "             would have taken %.2f MB, %.2f times as much\n",
+            (double)end->naive_bytes / n_steps / 1e6, (double)end->naive_bytes / (double)most);
+}
+
+static void print_time(FILE *file, const struct gmt_end *end)
+{
+    const struct gmt_time_split *split = &end->split;
+    int64_t                      whole_ns = split->elapsed_ns;
+    fprintf(file, "  time       %.1f s: compute %.0f %%", (double)whole_ns / 1e9,
+            percent(split->compute_ns, whole_ns));
+    if (end->world_size > 1)
+        fprintf(file, ", communication %.0f %%, waiting %.0f %%", percent(split->communication_ns, whole_ns),
+                percent(split->waiting_ns, whole_ns));
+    fprintf(file, ", loading %.0f %%, tests %.0f %%", percent(split->loading_ns, whole_ns),
+            percent(split->evaluation_ns, whole_ns));
+    if (split->checkpoint_ns > 0)
+        fprintf(file, ", checkpoints %.0f %%", percent(split->checkpoint_ns, whole_ns));
+    fprintf(file, "; %s samples/s\n", GROUPED(end->samples_per_s + 0.5));
+}
+
+void cli_print_verdict(struct cli_train_printer *printer, const struct gmt_end *end,
+                       const struct gmt_difference *difference, uint64_t compare_steps)
+{
+    FILE *file = printer->file;
+    fprintf(file, "\n");
+    print_bits(file, end);
+    print_precision(file, difference, compare_steps);
+    print_traffic(file, end);
+    print_time(file, end);
+    if (end->test.n_samples > 0)
+        fprintf(file, "  digits     %s of %s never seen before read right\n\ntest accuracy: %.2f %%\n",
+                GROUPED(end->test.n_correct), GROUPED(end->test.n_samples), 100 * end->test.accuracy);
+    fflush(file);
+}

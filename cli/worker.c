@@ -1,0 +1,140 @@
+#include "cli/worker.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/error.h"
+#include "cli/output.h"
+#include "launch/launcher.h"
+
+#define LIVE_VARIABLE "GRADMESH_PROGRESS"
+
+_Static_assert((int)CLI_EXIT_PEER_FAILED == (int)LAUNCH_EXIT_PEER_FAILED, "one meaning, one number");
+
+static bool read_place(const char *name, int *number)
+{
+    const char *text = getenv(name);
+    int64_t     value;
+    if (text == NULL || !cli_read_int(text, &value) || value < 0 || value > INT_MAX) return false;
+    *number = (int)value;
+    return true;
+}
+
+bool cli_is_worker(int *rank, int *world_size)
+{
+    return read_place("GRADMESH_RANK", rank) && read_place("GRADMESH_WORLD_SIZE", world_size) &&
+           *world_size > 0;
+}
+
+bool cli_is_live(int fd)
+{
+    const char *said = getenv(LIVE_VARIABLE);
+    if (said != NULL && strcmp(said, "live") == 0) return true;
+    const char *term = getenv("TERM");
+    return isatty(fd) == 1 && term != NULL && strcmp(term, "dumb") != 0;
+}
+
+/* The file of this program, by its name where it still has one, so that ps shows something readable. */
+static void own_path(char path[PATH_MAX])
+{
+    ssize_t n = readlink("/proc/self/exe", path, PATH_MAX - 1);
+    path[n > 0 ? n : 0] = '\0';
+    if (n <= 0 || access(path, X_OK) != 0) strcpy(path, "/proc/self/exe");
+}
+
+char **cli_own_words(int argc, char **argv)
+{
+    char **words = gmi_alloc((size_t)argc + 2, sizeof *words);
+    if (words != NULL) memcpy(words + 1, argv, (size_t)argc * sizeof *words); /* [0] is the program */
+    return words;
+}
+
+int cli_launch_self(const struct cli_command *command, int n_workers, char **own_words,
+                    const struct cli_parsed *parsed, bool is_live)
+{
+    char path[PATH_MAX];
+    own_path(path);
+    own_words[0] = path;
+    const char *const     extra_env[] = { is_live ? LIVE_VARIABLE "=live" : LIVE_VARIABLE "=plain", NULL };
+    struct launch_options options = { .n_workers = n_workers,
+                                      .argv = own_words,
+                                      .extra_env = extra_env,
+                                      .is_verbose = parsed->is_verbose };
+    struct launch_result  result;
+    gm_error              error;
+    gmi_error_clear(&error);
+    if (launch_run(&options, &result, &error) != GM_OK)
+        fprintf(stderr, "gradmesh %s: %s\n", command->name, error.text);
+    int status = result.exit_status;
+    launch_result_fini(&result);
+    return status;
+}
+
+/* ---- joining ----------------------------------------------------------------------------------- */
+
+static void print_log_line(void *user, gm_log_level level, const char *line)
+{
+    static const char *const names[] = { "error", "warning", "info", "debug" };
+    fprintf(stderr, "gradmesh %s: %s: %s\n", (const char *)user, names[level], line);
+}
+
+static gm_status fill_options(gm_comm_options *options, const struct cli_join *join, gm_error *error)
+{
+    gm_comm_options_default(options);
+    gm_status status = gm_comm_options_from_env(options, error);
+    if (status != GM_OK) return status;
+    if (join->world_size == 1) {
+        options->rank = 0;
+        options->world_size = 1;
+    }
+    if (join->transport != NULL) options->transport = join->transport;
+    if (join->algorithm != NULL) options->algorithm = join->algorithm;
+    if (join->is_verbose && options->log_level < GM_LOG_INFO) options->log_level = GM_LOG_INFO;
+    options->fingerprint = join->fingerprint;
+    options->log = print_log_line;
+    options->log_user = (void *)(uintptr_t)join->command; /* only read */
+    return GM_OK;
+}
+
+gm_status cli_place(const struct cli_join *join, int *rank, int *world_size, gm_error *error)
+{
+    gm_comm_options options;
+    gm_status       status = fill_options(&options, join, error);
+    *rank = status == GM_OK ? options.rank : 0;
+    *world_size = status == GM_OK ? options.world_size : 1;
+    return status;
+}
+
+gm_status cli_join(gm_comm **comm, const struct cli_join *join, gm_error *error)
+{
+    gm_comm_options options;
+    *comm = NULL;
+    gm_status status = fill_options(&options, join, error);
+    return status == GM_OK ? gm_comm_create(comm, &options, error) : status;
+}
+
+/* ---- failing ----------------------------------------------------------------------------------- */
+
+static bool is_anothers_fault(int rank, const gm_error *error)
+{
+    switch (error->status) {
+    case GM_ERR_PEER_LOST: return true;
+    case GM_ERR_ABORTED:
+    case GM_ERR_TIMEOUT: return error->culprit >= 0 && error->culprit != rank;
+    default: return false;
+    }
+}
+
+int cli_failed(const char *command, int rank, int world_size, const gm_error *error)
+{
+    /* The library's sentences begin with the rank that reports. */
+    char   prefix[24];
+    size_t prefix_bytes = (size_t)snprintf(prefix, sizeof prefix, "rank %d: ", rank);
+    bool   has_prefix = world_size == 1 || strncmp(error->text, prefix, prefix_bytes) == 0;
+    fprintf(stderr, "gradmesh %s: %s%s\n", command, has_prefix ? "" : prefix, error->text);
+    return is_anothers_fault(rank, error) ? CLI_EXIT_PEER_FAILED : CLI_EXIT_NO;
+}
