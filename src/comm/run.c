@@ -55,7 +55,8 @@ static void write_sentence(gm_error *e, const struct gmi_op *op, const char *cau
                  (unsigned long long)e->done_bytes, (unsigned long long)e->total_bytes,
                  (long long)(e->elapsed_ns / GMI_NS_PER_MS));
     }
-    snprintf(e->text, sizeof e->text, "rank %d: %s%s%s%s", e->rank, call, where, cause, far);
+    int wanted_bytes = snprintf(e->text, sizeof e->text, "rank %d: %s%s%s%s", e->rank, call, where, cause, far);
+    (void)wanted_bytes; /* a long cause costs the sentence its end */
 }
 
 gm_status gmi_comm_report_failure(struct gm_comm *comm, bool is_in_op)
@@ -177,30 +178,37 @@ static gm_status cannot_wait(struct gm_comm *comm)
 
 /* ---- the loop ---------------------------------------------------------------------------------- */
 
-static int64_t stall_deadline_ns(const struct gm_comm *comm)
+/* Since when no byte has moved. Waking up without one (a signal, a goodbye) is no progress. */
+struct stillness {
+    uint64_t moved_bytes;
+    int64_t  since_ns;
+};
+
+static int64_t stall_deadline_ns(const struct gm_comm *comm, int64_t since_ns)
 {
     if (comm->stall_limit_ms <= 0) return GMI_NEVER;
     int  peer = gmi_op_waits_for(&comm->op);
     bool has_entered = peer >= 0 && comm->group.ports[peer].is_descriptor_matched;
-    return gmi_deadline_after_ms(comm->stall_limit_ms + (has_entered ? STALL_GRACE_MS : 0));
+    return since_ns + (comm->stall_limit_ms + (has_entered ? (int64_t)STALL_GRACE_MS : 0)) * GMI_NS_PER_MS;
 }
 
-/* Sleeps until a link that the op needs is ready. GM_OK: try again. */
-static gm_status wait_for_links(struct gm_comm *comm)
+/* Sleeps until a link that the op needs is ready. GM_OK: try again. GM_AGAIN: the stall limit has passed. */
+static gm_status wait_for_links(struct gm_comm *comm, struct stillness *still)
 {
     struct gmi_op *op = &comm->op;
     int64_t        from_ns = gmi_now_ns();
+    if (op->moved_bytes != still->moved_bytes) *still = (struct stillness){ op->moved_bytes, from_ns };
     gmi_poller_clear(&comm->poller);
     gmi_poller_add(&comm->poller, comm->alarm_fd, GMI_READABLE);
     gmi_op_interest(op, &comm->poller);
-    int64_t   deadline_ns = stall_deadline_ns(comm);
-    gm_status status = gmi_poller_wait(&comm->poller, deadline_ns);
+    gm_status status = gmi_poller_wait(&comm->poller, stall_deadline_ns(comm, still->since_ns));
     op->traffic.waiting_ns += gmi_now_ns() - from_ns;
     return status;
 }
 
 static gm_status run_to_end(struct gm_comm *comm)
 {
+    struct stillness still = { .since_ns = comm->op.begin_ns };
     for (;;) {
         if (atomic_load_explicit(&comm->is_alarmed, memory_order_acquire)) {
             gm_status status = look_at_alarm(comm);
@@ -209,7 +217,7 @@ static gm_status run_to_end(struct gm_comm *comm)
         gm_status status = gmi_op_progress(&comm->op);
         if (status == GM_OK) return GM_OK;
         if (status != GM_AGAIN) return op_failed(comm);
-        status = wait_for_links(comm);
+        status = wait_for_links(comm, &still);
         if (status == GM_AGAIN) return stalled(comm);
         if (status != GM_OK) return cannot_wait(comm);
     }

@@ -1,0 +1,195 @@
+/* The stall limit: it ends a wait in which no byte moves, names the rank that has not come, and starts
+ * anew whenever a byte has moved. */
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/time.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/clock.h"
+#include "tests/support/ranks.h"
+
+enum { STALL_MS = 300, GRACE_MS = 1000, SLEEPER = 2, HANDS_OFF = 0, STOPPED = 1, OVER = 2, BIG_ELEMS = 1 << 22 };
+
+static void nap_ms(int ms)
+{
+    struct timespec t = { .tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000L };
+    nanosleep(&t, NULL);
+}
+
+static gm_status call(struct rank_self *self, gm_collective which)
+{
+    static float values[1000];
+    switch (which) {
+    case GM_ALL_REDUCE: return gm_all_reduce(self->comm, values, values, 1000, GM_F32, GM_SUM);
+    case GM_BROADCAST: return gm_broadcast(self->comm, values, 1000, GM_F32, SLEEPER);
+    default: return gm_barrier(self->comm);
+    }
+}
+
+/* ---- a rank that does not come -------------------------------------------------------------------- */
+
+static void wait_for_the_sleeper(struct rank_self *self)
+{
+    gm_collective which = *(const gm_collective *)self->user;
+    rank_create(self);
+    rank_ok(self, gm_barrier(self->comm));
+    if (self->rank == SLEEPER) {
+        rank_await(self, OVER, self->world_size - 1);
+        rank_expect(self, GM_ERR_TIMEOUT, call(self, which)); /* it hears of it, too */
+    } else {
+        int64_t begin_ns = gmi_now_ns();
+        rank_expect(self, GM_ERR_TIMEOUT, call(self, which));
+        int64_t took_ms = (gmi_now_ns() - begin_ns) / GMI_NS_PER_MS;
+        const gm_error *e = gm_comm_error(self->comm);
+        rank_say(self, "%lld ms: %s", (long long)took_ms, e->text);
+        rank_check(self, took_ms >= STALL_MS - 1 && took_ms < STALL_MS + GRACE_MS);
+        rank_check(self, e->culprit == SLEEPER && e->op_seq == 2);
+        rank_check(self, strstr(e->text, "has not entered") != NULL && strstr(e->text, "rank 2") != NULL);
+        rank_mark(self, OVER);
+    }
+    rank_destroy(self);
+}
+
+static void a_rank_that_does_not_come_is_named_by_all(void **state)
+{
+    const gm_collective kinds[] = { GM_ALL_REDUCE, GM_BROADCAST, GM_BARRIER };
+    for (int n = 3; n <= 5; n++) {
+        gm_collective    which = kinds[n - 3];
+        struct ranks_job job = { .n_ranks = n, .body = wait_for_the_sleeper, .user = &which, .stall_limit_ms = STALL_MS };
+        ranks_run(state, &job);
+    }
+}
+
+/* ---- a rank that is stopped ----------------------------------------------------------------------- */
+
+static void reduce_until_stopped(struct rank_self *self)
+{
+    float *values = calloc(BIG_ELEMS, sizeof *values);
+    rank_create(self);
+    rank_mark(self, HANDS_OFF);
+    gm_status status;
+    do {
+        status = gm_all_reduce(self->comm, values, values, BIG_ELEMS, GM_F32, GM_SUM);
+    } while (status == GM_OK);
+    int64_t at_ns = gmi_now_ns() - atomic_load(&self->shared->times_ns[STOPPED]);
+    rank_say(self, "%lld ms after the stop: %s", (long long)(at_ns / GMI_NS_PER_MS), gm_comm_error(self->comm)->text);
+    rank_check(self, status == GM_ERR_TIMEOUT);
+    if (self->rank != SLEEPER) rank_check(self, gm_comm_error(self->comm)->culprit == SLEEPER);
+    rank_mark(self, OVER);
+    rank_destroy(self);
+    free(values);
+}
+
+static void a_stopped_rank_is_named_and_hears_of_it_when_it_goes_on(void **state)
+{
+    struct ranks_job job = { .n_ranks = 4, .body = reduce_until_stopped, .stall_limit_ms = STALL_MS };
+    struct ranks *r = ranks_start(state, &job);
+    ranks_await(r, HANDS_OFF, 4);
+    ranks_serve(r, 20);
+    atomic_store(&ranks_shared(r)->times_ns[STOPPED], gmi_now_ns());
+    ranks_signal(r, SLEEPER, SIGSTOP);
+    ranks_await(r, OVER, 3);
+    ranks_signal(r, SLEEPER, SIGCONT);
+    ranks_finish(r);
+}
+
+/* ---- a limit that starts anew --------------------------------------------------------------------- */
+
+/* Far longer than the limit in all, but never still for so long. */
+static void reduce_slowly(struct rank_self *self)
+{
+    float *values = calloc(BIG_ELEMS, sizeof *values);
+    rank_create(self);
+    rank_mark(self, HANDS_OFF);
+    while (atomic_load(&self->shared->marks[OVER]) == 0) {
+        rank_ok(self, gm_all_reduce(self->comm, values, values, BIG_ELEMS, GM_F32, GM_SUM));
+        float go_on = atomic_load(&self->shared->marks[OVER]) == 0;
+        rank_ok(self, gm_all_reduce(self->comm, &go_on, &go_on, 1, GM_F32, GM_MIN)); /* all end alike */
+        if (go_on == 0) break;
+    }
+    rank_destroy(self);
+    free(values);
+}
+
+static void a_rank_that_crawls_is_not_given_up(void **state)
+{
+    struct ranks_job job = { .n_ranks = 3, .body = reduce_slowly, .stall_limit_ms = STALL_MS };
+    struct ranks *r = ranks_start(state, &job);
+    ranks_await(r, HANDS_OFF, 3);
+    for (int i = 0; i < 6; i++) {
+        ranks_signal(r, 1, SIGSTOP);
+        ranks_serve(r, STALL_MS * 2 / 5);
+        ranks_signal(r, 1, SIGCONT);
+        ranks_serve(r, 2);
+    }
+    atomic_store(&ranks_shared(r)->marks[OVER], 1);
+    ranks_finish(r);
+}
+
+/* ---- signals are no progress ---------------------------------------------------------------------- */
+
+static void on_alarm(int signal_number) { (void)signal_number; }
+
+static void wait_under_alarms(struct rank_self *self)
+{
+    rank_create(self);
+    if (self->rank == 0) {
+        struct sigaction  action = { .sa_handler = on_alarm };
+        struct itimerval  often = { .it_interval.tv_usec = 20000, .it_value.tv_usec = 20000 };
+        const struct itimerval never = { 0 };
+        sigaction(SIGALRM, &action, NULL);
+        setitimer(ITIMER_REAL, &often, NULL);
+        int64_t begin_ns = gmi_now_ns();
+        rank_expect(self, GM_ERR_TIMEOUT, gm_barrier(self->comm));
+        rank_check(self, gmi_now_ns() - begin_ns < 3 * STALL_MS * GMI_NS_PER_MS);
+        setitimer(ITIMER_REAL, &never, NULL);
+        rank_mark(self, OVER);
+    } else {
+        rank_await(self, OVER, 1);
+    }
+    rank_destroy(self);
+}
+
+static void a_timer_of_the_caller_does_not_put_the_limit_off(void **state)
+{
+    struct ranks_job job = { .n_ranks = 2, .body = wait_under_alarms, .stall_limit_ms = STALL_MS, .limit_ms = 5000 };
+    ranks_run(state, &job);
+}
+
+/* ---- no limit ------------------------------------------------------------------------------------- */
+
+static void wait_without_limit(struct rank_self *self)
+{
+    self->options.stall_limit_ms = 0;
+    rank_create(self);
+    if (self->rank == 1) nap_ms(400);
+    rank_ok(self, gm_barrier(self->comm));
+    rank_destroy(self);
+}
+
+static void zero_is_no_limit(void **state)
+{
+    struct ranks_job job = { .n_ranks = 2, .body = wait_without_limit };
+    ranks_run(state, &job);
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_teardown(name, ranks_teardown)
+    const struct CMUnitTest tests[] = {
+        TEST(a_rank_that_does_not_come_is_named_by_all),
+        TEST(a_stopped_rank_is_named_and_hears_of_it_when_it_goes_on),
+        TEST(a_rank_that_crawls_is_not_given_up),
+        TEST(a_timer_of_the_caller_does_not_put_the_limit_off),
+        TEST(zero_is_no_limit),
+    };
+    return cmocka_run_group_tests_name("stall limit", tests, NULL, NULL);
+}
