@@ -162,7 +162,8 @@ typedef struct gm_comm_options {
     const char *interface_names;
 
     const char *transport;     /* "auto" or "tcp". NULL: "auto" */
-    const char *algorithm;     /* "auto", "ring" or "naive". NULL: "auto" */
+    const char *algorithm;     /* "auto" (by size), or to force one where it exists: "ring", "direct",
+                                  "doubling", "exchange", "tree", "dissemination", "naive". NULL: "auto" */
 
     int connect_timeout_ms;    /* limit of gm_comm_create; default 60,000 */
     int stall_limit_ms;        /* a wait in a collective ends when no byte moved for so long; default

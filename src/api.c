@@ -125,8 +125,10 @@ static gm_status grow_work(gm_comm *comm, const struct gmi_request *request, con
 static gm_status run_together(gm_comm *comm, const struct gmi_request *request)
 {
     struct gmi_op         *op = &comm->op;
-    const struct gmi_algo *algo = gmi_algo_choose(comm->algorithm, request->which);
+    size_t                 total_bytes = request->count_elems * request->codec.elem_bytes;
+    const struct gmi_algo *algo = gmi_algo_choose(comm->algorithm, request->which, comm->n_ranks, total_bytes);
     gm_status              status = grow_work(comm, request, algo);
+    if (status == GM_OK) status = gmi_comm_need_links(comm, algo, request->root);
     if (status != GM_OK) return status;
     comm->group.id = comm->group_id;
     comm->group.epoch = comm->control.epoch;

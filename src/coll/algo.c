@@ -1,14 +1,23 @@
 #include "coll/algo.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "coll/chain.h"
+#include "coll/direct.h"
+#include "coll/dissemination.h"
+#include "coll/doubling.h"
+#include "coll/exchange.h"
 #include "coll/naive.h"
 #include "coll/ring.h"
+#include "coll/tree.h"
 
+/* Within a collective the first row that fits is what "auto" takes for large buffers. */
 static const struct gmi_algo *const rows[] = {
-    &gmi_ring_all_reduce, &gmi_ring_reduce_scatter, &gmi_ring_all_gather,
-    &gmi_ring_barrier,    &gmi_chain_broadcast,     &gmi_naive_all_reduce,
+    &gmi_ring_all_reduce,       &gmi_ring_reduce_scatter, &gmi_ring_all_gather, &gmi_chain_broadcast,
+    &gmi_ring_barrier,          &gmi_doubling_all_reduce, &gmi_exchange_all_reduce, &gmi_direct_all_reduce,
+    &gmi_direct_reduce_scatter, &gmi_direct_all_gather,   &gmi_tree_broadcast,  &gmi_dissemination_barrier,
+    &gmi_naive_all_reduce,
 };
 
 const struct gmi_algo *gmi_algo_row(size_t index)
@@ -16,16 +25,48 @@ const struct gmi_algo *gmi_algo_row(size_t index)
     return index < sizeof rows / sizeof rows[0] ? rows[index] : NULL;
 }
 
-/* The first row of a collective is what "auto" takes. */
-const struct gmi_algo *gmi_algo_choose(const char *name, gm_collective which)
+static const struct gmi_algo *find(const char *name, gm_collective which, int n_ranks)
 {
-    const struct gmi_algo *first = NULL, *row;
+    const struct gmi_algo *row;
     for (size_t i = 0; (row = gmi_algo_row(i)) != NULL; i++) {
-        if (row->collective != which) continue;
-        if (strcmp(row->name, name) == 0) return row;
-        if (first == NULL) first = row;
+        if (row->collective != which || strcmp(row->name, name) != 0) continue;
+        if (row->max_ranks == 0 || n_ranks <= row->max_ranks) return row;
     }
-    return first;
+    return NULL;
+}
+
+/* What "auto" means: up to so many bytes of the whole buffer, this algorithm; the rows of a collective in
+ * order of size. Behind the last one, the ring. */
+static const struct {
+    gm_collective which;
+    const char   *name;
+    int           max_ranks;
+    size_t        max_bytes;
+} choices[] = {
+    { GM_ALL_REDUCE, "exchange", 3, 8 * 1024 },
+    { GM_ALL_REDUCE, "doubling", 1 << 20, 8 * 1024 },
+    { GM_BARRIER, "dissemination", 1 << 20, SIZE_MAX },
+    { GM_BROADCAST, "tree", 1 << 20, 8 * 1024 },
+};
+
+const struct gmi_algo *gmi_algo_choose(const char *name, gm_collective which, int n_ranks, size_t total_bytes)
+{
+    const struct gmi_algo *row = find(name, which, n_ranks);
+    if (row != NULL) return row;
+    for (size_t i = 0; i < sizeof choices / sizeof choices[0]; i++) {
+        if (choices[i].which != which || n_ranks > choices[i].max_ranks || total_bytes > choices[i].max_bytes) continue;
+        row = find(choices[i].name, which, n_ranks);
+        if (row != NULL) return row;
+    }
+    return find("ring", which, n_ranks);
+}
+
+void gmi_all_peers(int n_ranks, int rank, int root, gmi_need_fn need, void *user)
+{
+    (void)root;
+    for (int peer = 0; peer < n_ranks; peer++) {
+        if (peer != rank) need(user, peer);
+    }
 }
 
 bool gmi_algo_is_name(const char *name)
@@ -43,4 +84,21 @@ const char *gmi_algo_name(uint8_t id)
         if (gmi_algo_row(i)->id == id) return gmi_algo_row(i)->name;
     }
     return "?";
+}
+
+static bool is_first_of_name(size_t index)
+{
+    for (size_t i = 0; i < index; i++) {
+        if (strcmp(gmi_algo_row(i)->name, gmi_algo_row(index)->name) == 0) return false;
+    }
+    return true;
+}
+
+const char *gmi_algo_names(char *text, size_t text_bytes)
+{
+    size_t used = (size_t)snprintf(text, text_bytes, "auto");
+    for (size_t i = 0; gmi_algo_row(i) != NULL && used < text_bytes; i++) {
+        if (is_first_of_name(i)) used += (size_t)snprintf(text + used, text_bytes - used, ", %s", gmi_algo_row(i)->name);
+    }
+    return text;
 }

@@ -5,13 +5,24 @@
 #include "coll/op.h"
 
 /* Numbers of algorithms on the wire; never reused. */
-enum { GMI_ALGO_RING = 1, GMI_ALGO_NAIVE = 2 };
+enum {
+    GMI_ALGO_RING = 1,
+    GMI_ALGO_NAIVE = 2,
+    GMI_ALGO_DOUBLING = 3,
+    GMI_ALGO_EXCHANGE = 4,
+    GMI_ALGO_DIRECT = 5,
+    GMI_ALGO_TREE = 6,
+    GMI_ALGO_DISSEMINATION = 7,
+};
+
+typedef void (*gmi_need_fn)(void *user, int peer);
 
 struct gmi_algo {
     uint8_t       id;
     const char   *name; /* as the user says it */
     gm_collective collective;
     const char   *summary;
+    int           max_ranks; /* 0: any number */
 
     /* Sets op->state up and begins the ports that it uses. */
     void (*begin)(struct gmi_op *op);
@@ -23,6 +34,9 @@ struct gmi_algo {
     /* Calls gmi_port_watch for what must happen before progress can do more. */
     void (*interest)(struct gmi_op *op, struct gmi_poller *poller);
 
+    /* Calls need() for each peer that it must have a link to. NULL: the neighbours in the ring. */
+    void (*peers)(int n_ranks, int rank, int root, gmi_need_fn need, void *user);
+
     /* Exactly how many payload bytes `rank` sends. */
     uint64_t (*payload_sent_bytes)(int n_ranks, int rank, size_t count_elems, size_t elem_bytes, int root);
 
@@ -30,14 +44,19 @@ struct gmi_algo {
     size_t (*work_bytes)(int n_ranks, size_t count_elems, size_t elem_bytes, bool is_in_place);
 };
 
-/* The row for a collective under the user's choice: "auto", "ring" or "naive". A name that has no row
- * for this collective falls back to "auto", so that a forced algorithm does not forbid the others. */
-const struct gmi_algo *gmi_algo_choose(const char *name, gm_collective which);
+/* The row for a collective under the user's choice, "auto" or a name. A name that has no row for this
+ * collective, or none for so many ranks, falls back to "auto", so that a forced algorithm does not forbid the
+ * other collectives. The same on all ranks: it depends on the arguments only. */
+const struct gmi_algo *gmi_algo_choose(const char *name, gm_collective which, int n_ranks, size_t total_bytes);
 
 /* All rows, for tests: index from 0; NULL behind the last. */
 const struct gmi_algo *gmi_algo_row(size_t index);
 
+/* For rows: all other ranks. */
+void gmi_all_peers(int n_ranks, int rank, int root, gmi_need_fn need, void *user);
+
 bool        gmi_algo_is_name(const char *name); /* "auto" included */
 const char *gmi_algo_name(uint8_t id);          /* "?" for a number that is none */
+const char *gmi_algo_names(char *text, size_t text_bytes); /* "auto, ring, naive, ..." */
 
 #endif

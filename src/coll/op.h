@@ -13,7 +13,7 @@
 struct gmi_algo;
 
 /* One receive's worth of memory: small enough to stay in a core's cache while it is summed. */
-enum { GMI_SCRATCH_BYTES = 256 * 1024, GMI_PIECE_BYTES = 1024 * 1024, GMI_OP_STATE_BYTES = 256 };
+enum { GMI_SCRATCH_BYTES = 256 * 1024, GMI_PIECE_BYTES = 1024 * 1024, GMI_OP_STATE_BYTES = 1280 };
 
 /* The ranks and the ports to them. A port without a link is not connected. */
 struct gmi_group {

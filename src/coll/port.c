@@ -10,6 +10,7 @@
 void gmi_port_begin(struct gmi_port *port, struct gmi_op *op)
 {
     port->op = op;
+    port->seq = op->call.seq;
     port->out = (struct gmi_port_header){ .total_bytes = GMI_DESCRIPTOR_BYTES };
     gmi_descriptor_encode(&op->call, port->out.bytes);
     port->in = (struct gmi_port_header){ .total_bytes = GMI_DESCRIPTOR_BYTES };

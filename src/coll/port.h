@@ -33,6 +33,7 @@ struct gmi_port {
     struct gmi_link *link; /* NULL: not connected */
     int              peer;
     struct gmi_op   *op; /* the collective that runs over it; NULL: none */
+    uint64_t         seq; /* ... and its number */
 
     struct gmi_port_header out, in;
     size_t                 out_piece_left_bytes, in_piece_left_bytes;

@@ -51,8 +51,9 @@ static gm_status check_options(const gm_comm_options *o, gm_error *error)
         return gmi_error_set(error, GM_ERR_UNSUPPORTED, "there is no transport '%.40s'; there are: auto, tcp", o->transport);
     }
     if (o->algorithm != NULL && !gmi_algo_is_name(o->algorithm)) {
-        return gmi_error_set(error, GM_ERR_UNSUPPORTED, "there is no algorithm '%.40s'; there are: auto, ring, naive",
-                             o->algorithm);
+        char names[160];
+        return gmi_error_set(error, GM_ERR_UNSUPPORTED, "there is no algorithm '%.40s'; there are: %s", o->algorithm,
+                             gmi_algo_names(names, sizeof names));
     }
     return GM_OK;
 }
@@ -82,12 +83,14 @@ static gm_status set_up(struct gm_comm *comm, const gm_comm_options *o, gm_error
     comm->scratch = gmi_alloc(GMI_SCRATCH_BYTES, 1);
     comm->group.ports = gmi_alloc((size_t)comm->n_ranks, sizeof *comm->group.ports);
     comm->calls = gmi_alloc((size_t)comm->n_ranks, sizeof *comm->calls);
-    if (comm->fingerprint == NULL || comm->scratch == NULL || comm->group.ports == NULL || comm->calls == NULL ||
+    comm->has_link = gmi_alloc((size_t)comm->n_ranks, sizeof *comm->has_link);
+    if (comm->fingerprint == NULL || comm->scratch == NULL || comm->group.ports == NULL || comm->calls == NULL || comm->has_link == NULL ||
         gmi_control_init(&comm->control, comm->rank, comm->n_ranks, comm->fingerprint, &comm->log, gmi_service_notify,
                          comm) != GM_OK) {
         return gmi_error_set(error, GM_ERR_NOMEM, "no memory for a communicator of %d ranks", comm->n_ranks);
     }
     for (int k = 0; k < comm->n_ranks; k++) comm->group.ports[k].peer = k;
+    comm->control.call_back = gmi_service_call_back;
     return GM_OK;
 }
 
@@ -101,6 +104,7 @@ static void tear_down(struct gm_comm *comm)
     pthread_mutex_destroy(&comm->lock);
     gmi_free(comm->group.ports);
     gmi_free(comm->calls);
+    gmi_free(comm->has_link);
     gmi_free(comm->fingerprint);
     gmi_free(comm->scratch);
     gmi_free(comm->work);
@@ -231,7 +235,7 @@ gm_status gm_comm_payload_formula(const gm_comm *comm, gm_collective which, size
     if (which == GM_BROADCAST && (root < 0 || root >= comm->n_ranks)) return GM_ERR_ARG;
     *sent_bytes = 0;
     if (comm->n_ranks == 1) return GM_OK;
-    const struct gmi_algo *algo = gmi_algo_choose(comm->algorithm, which);
+    const struct gmi_algo *algo = gmi_algo_choose(comm->algorithm, which, comm->n_ranks, count * gm_dtype_bytes(dtype));
     *sent_bytes = algo->payload_sent_bytes(comm->n_ranks, comm->rank, count, gm_dtype_bytes(dtype), root);
     return GM_OK;
 }

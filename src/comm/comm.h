@@ -44,6 +44,7 @@ struct gm_comm {
     struct gmi_poller poller;
     gm_error          error;
     gm_traffic        traffic[GM_COLLECTIVE_END + 1];
+    bool             *has_link; /* by rank: seen by this thread */
     struct gmi_store  store; /* holds our claim on the rank */
 
     atomic_bool is_in_call; /* some thread is inside a collective */
@@ -74,6 +75,8 @@ void      gmi_service_wake(struct gm_comm *comm);
 /* Asks for a data link to `peer`, unless there is one or it is on its way. Of two ranks the higher calls
  * the lower, who waits. With the lock held; wake the service thread then. */
 void gmi_service_want_link(struct gm_comm *comm, int peer);
+/* The control's call_back. */
+void gmi_service_call_back(void *comm, int peer);
 /* Why a wanted link is not there yet, a clause. With the lock held. */
 void gmi_service_link_trouble(const struct gm_comm *comm, int peer, char *text, size_t text_bytes);
 /* Our hello on a channel. */
@@ -91,6 +94,10 @@ void gmi_service_notify(void *comm);
 
 /* ---- create.c: from options to connected links -------------------------------------------------- */
 gm_status gmi_comm_connect(struct gm_comm *comm, const gm_comm_options *options, gm_error *error);
+
+/* ---- links.c: data links beyond the ring --------------------------------------------------------- */
+/* Waits until the links that an algorithm needs are there. The failures of a collective. */
+gm_status gmi_comm_need_links(struct gm_comm *comm, const struct gmi_algo *algo, int root);
 
 /* ---- run.c: one collective to its end, and its error record ------------------------------------- */
 gm_status gmi_comm_run(struct gm_comm *comm);

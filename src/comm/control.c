@@ -278,6 +278,30 @@ static void hear_goodbye(struct gmi_control *c, int from, struct gmi_reader *r)
     if (is_hub(c)) send_goodbye(c, from, rank, seq);
 }
 
+/* Rank 0 passes it on; everybody else has only rank 0 to send to. */
+static void send_call_back(struct gmi_control *c, int asker, int caller)
+{
+    struct gmi_buffer body = { 0 };
+    gmi_buffer_put_u32(&body, (uint32_t)asker);
+    gmi_buffer_put_u32(&body, (uint32_t)caller);
+    gmi_courier_send(&c->members[is_hub(c) ? caller : 0].courier, GMI_CALL_BACK, &body);
+    gmi_buffer_fini(&body);
+}
+
+void gmi_control_ask_to_call(struct gmi_control *c, int peer) { send_call_back(c, c->rank, peer); }
+
+static void hear_call_back(struct gmi_control *c, int from, struct gmi_reader *r)
+{
+    int asker = (int)gmi_reader_u32(r), caller = (int)gmi_reader_u32(r);
+    if (r->is_short || asker < 0 || caller <= asker || caller >= c->n_ranks || (is_hub(c) && asker != from)) {
+        bad_message(c, from);
+    } else if (caller == c->rank) {
+        c->call_back(c->notify_user, asker);
+    } else if (is_hub(c)) {
+        send_call_back(c, asker, caller);
+    }
+}
+
 static void hear(struct gmi_control *c, int from, uint8_t kind, struct gmi_reader *r)
 {
     struct gmi_failure failure;
@@ -285,6 +309,8 @@ static void hear(struct gmi_control *c, int from, uint8_t kind, struct gmi_reade
         fail_from(c, &failure, from);
     } else if (kind == GMI_GOODBYE) {
         hear_goodbye(c, from, r);
+    } else if (kind == GMI_CALL_BACK) {
+        hear_call_back(c, from, r);
     } else if (kind == GMI_JOIN && is_hub(c)) {
         hear_join(c, from, r);
     } else if (kind == GMI_MISSING && !is_hub(c)) {

@@ -32,7 +32,8 @@
 enum gmi_phase { GMI_GATHERING, GMI_READY };
 
 /* Message kinds. Bodies: docs/protocol.md. */
-enum gmi_message { GMI_JOIN = 1, GMI_READY_TABLE = 2, GMI_MISSING = 3, GMI_FAILURE = 4, GMI_GOODBYE = 5 };
+enum gmi_message { GMI_JOIN = 1, GMI_READY_TABLE = 2, GMI_MISSING = 3, GMI_FAILURE = 4, GMI_GOODBYE = 5,
+                   GMI_CALL_BACK = 6 };
 
 struct gmi_member {
     struct gmi_courier courier; /* rank 0: to this rank. Others: only members[0] has one. */
@@ -60,6 +61,8 @@ struct gmi_control {
     /* Called when phase, failure or goodbyes change. */
     void (*notify)(void *user);
     void *notify_user;
+    /* Called when the lower rank `peer` asks to be called. */
+    void (*call_back)(void *notify_user, int peer);
 };
 
 gm_status gmi_control_init(struct gmi_control *c, int rank, int n_ranks, const char *fingerprint,
@@ -82,6 +85,9 @@ void gmi_control_fail(struct gmi_control *c, const struct gmi_failure *failure);
 void gmi_control_leave(struct gmi_control *c, uint64_t seq);
 /* Has everybody else closed his end, so that nothing of ours can be lost? */
 bool gmi_control_is_drained(const struct gmi_control *c);
+
+/* Asks a higher rank to call us on the data channel. */
+void gmi_control_ask_to_call(struct gmi_control *c, int peer);
 
 /* A rank that has left and so can never take part in collective `seq`; -1: none. */
 int gmi_control_absentee(const struct gmi_control *c, uint64_t seq);

@@ -112,6 +112,8 @@ void gmi_service_want_link(struct gm_comm *comm, int peer)
     comm->n_calls++;
 }
 
+void gmi_service_call_back(void *comm, int peer) { gmi_service_want_link(comm, peer); }
+
 void gmi_service_link_trouble(const struct gm_comm *comm, int peer, char *text, size_t text_bytes)
 {
     const struct gmi_call *call = comm->calls[peer];

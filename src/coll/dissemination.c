@@ -1,0 +1,66 @@
+/* dissemination.c - a barrier in ceil(log2 N) rounds.
+ *
+ * In round k every rank sends one byte to the rank 2^k to its right and waits for one from the rank 2^k to
+ * its left. After round k it has heard, through others, of the 2^(k+1) - 1 ranks to its left; once that
+ * covers N - 1, all have come. N need not be a power of two.
+ *
+ * Cost: ceil(log2 N) latencies and as many bytes. Source: Hensgen, Finkel, Manber, "Two algorithms for barrier
+ * synchronization", Int. J. Parallel Programming 17 (1988).
+ */
+#include "coll/dissemination.h"
+
+#include "coll/rounds.h"
+
+static int n_rounds(int n_ranks)
+{
+    int rounds = 0;
+    while (1 << rounds < n_ranks) rounds++;
+    return rounds;
+}
+
+/* op->work: one byte to send, and one to receive in each round. */
+static bool prepare(struct gmi_op *op, struct gmi_rounds *r, int index)
+{
+    int n = gmi_op_ranks(op), rank = gmi_op_rank(op);
+    if (index == n_rounds(n)) return false;
+    int distance = 1 << index;
+    gmi_rounds_send(op, r, (rank + distance) % n, op->work, 1);
+    gmi_rounds_recv(op, r, (rank - distance + n) % n, op->work + 1 + index, 1);
+    return true;
+}
+
+static void begin(struct gmi_op *op) { gmi_rounds_begin(op, n_rounds(gmi_op_ranks(op)), prepare); }
+
+static void peers(int n_ranks, int rank, int root, gmi_need_fn need, void *user)
+{
+    (void)root;
+    for (int distance = 1; distance < n_ranks; distance *= 2) {
+        need(user, (rank + distance) % n_ranks);
+        need(user, (rank - distance + n_ranks) % n_ranks);
+    }
+}
+
+static uint64_t payload_sent_bytes(int n_ranks, int rank, size_t count_elems, size_t elem_bytes, int root)
+{
+    (void)rank, (void)count_elems, (void)elem_bytes, (void)root;
+    return (uint64_t)n_rounds(n_ranks);
+}
+
+static size_t work_bytes(int n_ranks, size_t count_elems, size_t elem_bytes, bool is_in_place)
+{
+    (void)count_elems, (void)elem_bytes, (void)is_in_place;
+    return 1 + (size_t)n_rounds(n_ranks);
+}
+
+const struct gmi_algo gmi_dissemination_barrier = {
+    .id = GMI_ALGO_DISSEMINATION,
+    .name = "dissemination",
+    .collective = GM_BARRIER,
+    .summary = "in round k everybody tells the rank 2^k to the right: ceil(log2 N) bytes and rounds",
+    .begin = begin,
+    .progress = gmi_rounds_progress,
+    .interest = gmi_rounds_interest,
+    .peers = peers,
+    .payload_sent_bytes = payload_sent_bytes,
+    .work_bytes = work_bytes,
+};

@@ -1,0 +1,131 @@
+/* doubling.c - all-reduce by recursive doubling, for small buffers: log2 N rounds of the whole buffer.
+ *
+ * With N a power of two, in round k rank r exchanges what it has with rank r xor 2^k, and both add:
+ *
+ *     N = 4      round 0        round 1
+ *       0       0+1            (0+1)+(2+3)
+ *       1       0+1            (0+1)+(2+3)
+ *       2       2+3            (0+1)+(2+3)
+ *       3       2+3            (0+1)+(2+3)
+ *
+ * For other N, let P be the largest power of two below N and R = N - P. The first 2R ranks pair up, (0,1),
+ * (2,3), ...: the even one gives its values to the odd one and rests; the odd ones and the others, P in all,
+ * do the rounds above under new numbers; in the end each odd one hands the result to its even one.
+ *
+ * All ranks get the same bits: both sides of an exchange combine the same two values, and every reduction
+ * commutes bit for bit (reduce/kernels.c).
+ *
+ * Cost: D log2 P bytes by a rank that works, and D more where pairs were formed; log2 P (+ 2) rounds. Source:
+ * Thakur, Rabenseifner, Gropp, "Optimization of collective communication operations in MPICH", Int. J. High
+ * Performance Computing Applications 19 (2005), sections 4.4 and 4.5.
+ */
+#include "coll/doubling.h"
+
+#include <string.h>
+
+#include "coll/rounds.h"
+
+/* What one rank does, from N and its number. */
+struct plan {
+    int  n_exchanges;   /* log2 P */
+    int  n_pairs;       /* R */
+    bool is_resting;    /* gives its values away and gets the result */
+    bool has_partner;   /* works for a resting rank, the one below it */
+    int  number;        /* among those that work */
+};
+
+static struct plan make_plan(int n_ranks, int rank)
+{
+    struct plan p = { 0 };
+    while (2 << p.n_exchanges <= n_ranks) p.n_exchanges++;
+    p.n_pairs = n_ranks - (1 << p.n_exchanges);
+    bool is_paired = rank < 2 * p.n_pairs;
+    p.is_resting = is_paired && rank % 2 == 0;
+    p.has_partner = is_paired && rank % 2 == 1;
+    p.number = is_paired ? rank / 2 : rank - p.n_pairs;
+    return p;
+}
+
+static int rank_of(const struct plan *p, int number) { return number < p->n_pairs ? 2 * number + 1 : number + p->n_pairs; }
+
+static int partner_in(const struct plan *p, int exchange) { return rank_of(p, p->number ^ (1 << exchange)); }
+
+/* op->work holds what a peer sent; op->output what we have. */
+static void combine(struct gmi_op *op) { op->codec.combine(op->output, op->work, op->output, op->count_elems); }
+
+static void finish(struct gmi_op *op)
+{
+    if (op->codec.finish != NULL) op->codec.finish(op->output, op->count_elems, gmi_op_ranks(op));
+}
+
+/* Round 0 forms the pairs, rounds 1 .. n exchange, round n + 1 hands the result back. Rounds in which a rank
+ * has nothing to do are empty and pass at once. */
+static bool prepare(struct gmi_op *op, struct gmi_rounds *r, int index)
+{
+    struct plan p = make_plan(gmi_op_ranks(op), gmi_op_rank(op));
+    size_t      bytes = op->count_elems * op->codec.elem_bytes;
+    int         rank = gmi_op_rank(op), last = p.n_exchanges + 1;
+    if (index > last) return false;
+    if (p.is_resting) {
+        if (index == 0) gmi_rounds_send(op, r, rank + 1, op->output, bytes);
+        if (index == last) gmi_rounds_recv(op, r, rank + 1, op->output, bytes);
+        return true;
+    }
+    if (index == 0) {
+        if (p.has_partner) gmi_rounds_recv(op, r, rank - 1, op->work, bytes);
+        return true;
+    }
+    if (index > 1 || p.has_partner) combine(op);
+    if (index == last) {
+        finish(op);
+        if (p.has_partner) gmi_rounds_send(op, r, rank - 1, op->output, bytes);
+        return true;
+    }
+    int peer = partner_in(&p, index - 1);
+    gmi_rounds_send(op, r, peer, op->output, bytes);
+    gmi_rounds_recv(op, r, peer, op->work, bytes);
+    return true;
+}
+
+static void begin(struct gmi_op *op)
+{
+    size_t bytes = op->count_elems * op->codec.elem_bytes;
+    if (op->output != op->input && bytes > 0) memcpy(op->output, op->input, bytes);
+    gmi_rounds_begin(op, make_plan(gmi_op_ranks(op), 0).n_exchanges + 2, prepare);
+}
+
+static void peers(int n_ranks, int rank, int root, gmi_need_fn need, void *user)
+{
+    (void)root;
+    struct plan p = make_plan(n_ranks, rank);
+    if (p.is_resting) need(user, rank + 1);
+    if (p.has_partner) need(user, rank - 1);
+    for (int k = 0; !p.is_resting && k < p.n_exchanges; k++) need(user, partner_in(&p, k));
+}
+
+static uint64_t payload_sent_bytes(int n_ranks, int rank, size_t count_elems, size_t elem_bytes, int root)
+{
+    (void)root;
+    struct plan p = make_plan(n_ranks, rank);
+    int         times = p.is_resting ? 1 : p.n_exchanges + (p.has_partner ? 1 : 0);
+    return (uint64_t)count_elems * elem_bytes * (uint64_t)times;
+}
+
+static size_t work_bytes(int n_ranks, size_t count_elems, size_t elem_bytes, bool is_in_place)
+{
+    (void)n_ranks, (void)is_in_place;
+    return count_elems * elem_bytes;
+}
+
+const struct gmi_algo gmi_doubling_all_reduce = {
+    .id = GMI_ALGO_DOUBLING,
+    .name = "doubling",
+    .collective = GM_ALL_REDUCE,
+    .summary = "recursive doubling: whole buffers between rank r and r xor 2^k: D log2 N bytes, log2 N rounds",
+    .begin = begin,
+    .progress = gmi_rounds_progress,
+    .interest = gmi_rounds_interest,
+    .peers = peers,
+    .payload_sent_bytes = payload_sent_bytes,
+    .work_bytes = work_bytes,
+};

@@ -1,0 +1,81 @@
+/* exchange.c - all-reduce in one round, for very small buffers: everybody sends everything to everybody.
+ *
+ * Each rank then has all N contributions and adds them up itself, in the order of ranks 0, 1, ..., N-1, so all
+ * get the same bits.
+ *
+ * Cost: one latency, N-1 messages and D (N-1) bytes by each rank. For few ranks and few bytes nothing is
+ * faster; with many of either nothing is slower.
+ */
+#include "coll/exchange.h"
+
+#include <string.h>
+
+#include "coll/rounds.h"
+
+/* op->work: one slot for each rank's contribution; the own slot stays unused. */
+static uint8_t *slot(const struct gmi_op *op, int rank)
+{
+    return op->work + (size_t)rank * op->count_elems * op->codec.elem_bytes;
+}
+
+static const uint8_t *contribution(const struct gmi_op *op, int rank)
+{
+    return rank == gmi_op_rank(op) ? op->input : slot(op, rank);
+}
+
+/* Reads the own contribution before it is overwritten when both are the same memory: as the first or second
+ * operand it is used at once, and as a later one it is saved first. */
+static void add_up(struct gmi_op *op)
+{
+    int n = gmi_op_ranks(op), rank = gmi_op_rank(op);
+    if (rank >= 2 && op->input == op->output) {
+        memcpy(slot(op, rank), op->input, op->count_elems * op->codec.elem_bytes);
+        op->input = slot(op, rank);
+    }
+    op->codec.combine(op->output, contribution(op, 0), contribution(op, 1), op->count_elems);
+    for (int k = 2; k < n; k++) op->codec.combine(op->output, op->output, contribution(op, k), op->count_elems);
+    if (op->codec.finish != NULL) op->codec.finish(op->output, op->count_elems, n);
+}
+
+static bool prepare(struct gmi_op *op, struct gmi_rounds *r, int index)
+{
+    int    n = gmi_op_ranks(op), rank = gmi_op_rank(op);
+    size_t bytes = op->count_elems * op->codec.elem_bytes;
+    if (index == 1) {
+        if (bytes > 0) add_up(op);
+        return false;
+    }
+    for (int distance = 1; distance < n; distance++) { /* not all to rank 0 first */
+        gmi_rounds_send(op, r, (rank + distance) % n, op->input, bytes);
+        gmi_rounds_recv(op, r, (rank - distance + n) % n, slot(op, (rank - distance + n) % n), bytes);
+    }
+    return true;
+}
+
+static void begin(struct gmi_op *op) { gmi_rounds_begin(op, 1, prepare); }
+
+static uint64_t payload_sent_bytes(int n_ranks, int rank, size_t count_elems, size_t elem_bytes, int root)
+{
+    (void)rank, (void)root;
+    return (uint64_t)count_elems * elem_bytes * (uint64_t)(n_ranks - 1);
+}
+
+static size_t work_bytes(int n_ranks, size_t count_elems, size_t elem_bytes, bool is_in_place)
+{
+    (void)is_in_place;
+    return (size_t)n_ranks * count_elems * elem_bytes;
+}
+
+const struct gmi_algo gmi_exchange_all_reduce = {
+    .id = GMI_ALGO_EXCHANGE,
+    .name = "exchange",
+    .collective = GM_ALL_REDUCE,
+    .summary = "everybody's whole buffer straight to everybody: D (N-1) bytes, one round",
+    .max_ranks = GMI_MAX_TRANSFERS + 1,
+    .begin = begin,
+    .progress = gmi_rounds_progress,
+    .interest = gmi_rounds_interest,
+    .peers = gmi_all_peers,
+    .payload_sent_bytes = payload_sent_bytes,
+    .work_bytes = work_bytes,
+};

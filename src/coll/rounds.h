@@ -1,0 +1,41 @@
+/* rounds.h - algorithms that go round by round, for messages that are too small to be worth a pipeline.
+ *
+ * A round is a few transfers that run side by side: some to send, some to receive, each with one peer. It is
+ * over when all are done; then the algorithm combines what has come and names the transfers of the next
+ * round. That is all an algorithm must say; moving, waiting and the descriptors are done here. */
+#ifndef GMI_ROUNDS_H
+#define GMI_ROUNDS_H
+
+#include "coll/algo.h"
+
+enum { GMI_MAX_TRANSFERS = 15 }; /* of each direction in one round: all other ranks of a world of 16 */
+
+struct gmi_transfer {
+    struct gmi_port *port;
+    uint8_t         *data; /* sent from, or received into */
+    size_t           total_bytes, moved_bytes;
+};
+
+struct gmi_rounds {
+    int                 index; /* of the round that is running */
+    int                 n_sends, n_recvs;
+    struct gmi_transfer sends[GMI_MAX_TRANSFERS], recvs[GMI_MAX_TRANSFERS];
+
+    /* Uses what the round before `index` has brought (nothing before round 0) and adds the transfers of round
+     * `index`. False: there is no such round, the collective is finished. */
+    bool (*prepare)(struct gmi_op *op, struct gmi_rounds *rounds, int index);
+};
+
+/* For an algorithm's begin: sets op->state up. */
+void gmi_rounds_begin(struct gmi_op *op, int n_rounds,
+                      bool (*prepare)(struct gmi_op *op, struct gmi_rounds *rounds, int index));
+
+/* For prepare. The memory must stay as it is until the round is over. */
+void gmi_rounds_send(struct gmi_op *op, struct gmi_rounds *r, int peer, const void *data, size_t n_bytes);
+void gmi_rounds_recv(struct gmi_op *op, struct gmi_rounds *r, int peer, void *data, size_t n_bytes);
+
+/* The other two functions of the algorithm's row. */
+gm_status gmi_rounds_progress(struct gmi_op *op);
+void      gmi_rounds_interest(struct gmi_op *op, struct gmi_poller *poller);
+
+#endif
