@@ -176,6 +176,24 @@ static gm_status check_directory(struct worker *worker)
                          args->checkpoint_dir, (unsigned long long)step);
 }
 
+/* Whether rank 0 will be able to write what it is to write. */
+static gm_status check_outputs(struct worker *worker)
+{
+    const struct train_args  *args = worker->args;
+    struct gmt_checkpoint_dir dir;
+    struct gmt_trainlog       log;
+    gm_status                 status = GM_OK;
+    if (args->checkpoint_dir != NULL) {
+        status = gmt_checkpoint_dir_open(&dir, args->checkpoint_dir, (int)args->keep, &worker->error);
+        gmt_checkpoint_dir_close(&dir);
+    }
+    if (status == GM_OK && args->log_path != NULL) {
+        status = gmt_trainlog_open(&log, args->log_path, true, &worker->error);
+        gmt_trainlog_close(&log);
+    }
+    return status;
+}
+
 /* Everything before the workers meet: data, settings, the state to begin with. The launcher does it too, so
  * that a mistake is one sentence and not N. */
 static gm_status prepare(struct worker *worker, bool is_launcher)
@@ -189,6 +207,7 @@ static gm_status prepare(struct worker *worker, bool is_launcher)
     if (status == GM_OK && !(is_launcher && worker->data.train.n_samples == 0))
         status = find_checkpoint(worker, is_speaking);
     if (status == GM_OK && (is_launcher || worker->rank == 0)) status = check_directory(worker);
+    if (status == GM_OK && is_launcher) status = check_outputs(worker);
     return status;
 }
 
@@ -372,12 +391,15 @@ static int say_end(struct worker *worker, const struct gmt_end *end, const struc
     return is_written && end->are_identical && !worker->log.has_failed ? CLI_EXIT_OK : CLI_EXIT_NO;
 }
 
-/* After a failure that all ranks know in the same words, one of them is enough to say it. */
+/* A loss or gradient that is not finite is known to all ranks, in the same words. Under a launcher one says
+ * it, the one it began at; the others exit as those whose fault it is not. */
 static int trained_not(struct worker *worker)
 {
-    bool is_common = worker->error.status == GM_ERR_STATE; /* a loss or gradient that is not finite */
-    if (is_common && worker->rank != 0) return CLI_EXIT_NO;
-    return worker_failed(worker);
+    int  rank, world_size, culprit = worker->error.culprit < 0 ? 0 : worker->error.culprit;
+    bool is_common = worker->error.status == GM_ERR_STATE && worker->rank != culprit;
+    if (!is_common) return worker_failed(worker);
+    if (!cli_is_worker(&rank, &world_size)) worker_failed(worker);
+    return CLI_EXIT_PEER_FAILED;
 }
 
 static int train(struct worker *worker)
