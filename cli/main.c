@@ -1,0 +1,74 @@
+/* main.c - the program `gradmesh`: the table of its subcommands, and nothing else. */
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/args.h"
+#include "cli/commands.h"
+#include "gradmesh.h"
+
+static const struct {
+    const char *name;
+    int (*function)(int argc, char **argv);
+    const char *summary;
+} commands[] = {
+    { "run", cli_cmd_run, "start N copies of a program and see them to their end" },
+    { "train", cli_cmd_train, "train a network, by one process or by N" },
+    { "eval", cli_cmd_eval, "count what a checkpoint gets right" },
+    { "predict", cli_cmd_predict, "show what a checkpoint takes pictures for" },
+    { "parity", cli_cmd_parity, "compare training by N processes with training by one" },
+};
+
+enum { N_COMMANDS = sizeof commands / sizeof commands[0] };
+
+static void print_help(FILE *file)
+{
+    fprintf(file, "usage: gradmesh COMMAND [options]\n\n"
+                  "Data-parallel training with collectives over plain TCP.\n\ncommands:\n");
+    for (int i = 0; i < N_COMMANDS; i++) {
+        fprintf(file, "  %-10s %s\n", commands[i].name, commands[i].summary);
+    }
+    fprintf(file, "\n'gradmesh COMMAND --help' explains one; 'gradmesh --version' prints the version.\n");
+}
+
+static int unknown_command(const char *name)
+{
+    const char *names[N_COMMANDS + 1] = { NULL };
+    for (int i = 0; i < N_COMMANDS; i++) names[i] = commands[i].name;
+    const char *nearest = cli_nearest(name, names);
+    fprintf(stderr, "gradmesh: %s '%s'%s%s%s; see gradmesh --help\n",
+            name[0] == '-' ? "unknown option" : "unknown command", name, nearest ? " (did you mean '" : "",
+            nearest ? nearest : "", nearest ? "'?)" : "");
+    return CLI_EXIT_USAGE;
+}
+
+static int run_command(const char *name, int argc, char **argv)
+{
+    for (int i = 0; i < N_COMMANDS; i++) {
+        if (strcmp(commands[i].name, name) == 0) return commands[i].function(argc, argv);
+    }
+    return unknown_command(name);
+}
+
+int main(int argc, char **argv)
+{
+    const char *word = argc < 2 ? "" : argv[1];
+    bool        is_help = strcmp(word, "help") == 0 || strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0;
+    if (argc < 2) {
+        print_help(stderr);
+        return CLI_EXIT_USAGE;
+    }
+    if (strcmp(word, "--version") == 0 || strcmp(word, "-V") == 0) {
+        printf("gradmesh %s\n", gm_version());
+        return CLI_EXIT_OK;
+    }
+    if (is_help && argc > 2) {
+        char  help[] = "--help";
+        char *help_argv[] = { argv[2], help, NULL };
+        return run_command(argv[2], 2, help_argv);
+    }
+    if (is_help) {
+        print_help(stdout);
+        return CLI_EXIT_OK;
+    }
+    return run_command(word, argc - 1, argv + 1);
+}
