@@ -169,6 +169,10 @@ typedef struct gm_comm_options {
     int stall_limit_ms;        /* a wait in a collective ends when no byte moved for so long; default
                                   300,000; 0: no limit */
 
+    int spin_us;               /* a collective that waits keeps trying for so long before it sleeps, since
+                                  being woken takes longer than a small message; it lets others have the
+                                  core in between. 0: sleeps at once; -1, the default: 50 */
+
     gm_log_fn    log;          /* NULL: silence */
     void        *log_user;     /* handed to `log` */
     gm_log_level log_level;    /* the most talkative level wanted; default GM_LOG_WARN */
@@ -178,7 +182,7 @@ typedef struct gm_comm_options {
 GM_API void gm_comm_options_default(gm_comm_options *options);
 
 /* Takes from the environment what is set there, over what *options holds: the GRADMESH_ variables
- * (RANK, WORLD_SIZE, STORE, JOB_ID, SOCKET_IFNAME, TRANSPORT, ALGO, TIMEOUT_MS, LOG), and MASTER_ADDR and
+ * (RANK, WORLD_SIZE, STORE, JOB_ID, SOCKET_IFNAME, TRANSPORT, ALGO, TIMEOUT_MS, SPIN_US, LOG), and MASTER_ADDR and
  * MASTER_PORT; rank and world size from the first complete family of GRADMESH_RANK/GRADMESH_WORLD_SIZE,
  * RANK/WORLD_SIZE, OMPI_COMM_WORLD_RANK/_SIZE, PMI_RANK/PMI_SIZE, SLURM_PROCID/SLURM_NTASKS,
  * and JOB_COMPLETION_INDEX with WORLD_SIZE. With none of them it is a world of one. The strings point

@@ -10,7 +10,7 @@
 #include "base/error.h"
 #include "coll/algo.h"
 
-enum { GOODBYE_MS = 2000, ACKNOWLEDGE_MS = 1000 };
+enum { GOODBYE_MS = 2000, ACKNOWLEDGE_MS = 1000, DEFAULT_SPIN_US = 50 };
 
 /* ---- options ----------------------------------------------------------------------------------- */
 
@@ -21,6 +21,7 @@ void gm_comm_options_default(gm_comm_options *options)
                                   .world_size = -1,
                                   .connect_timeout_ms = 60000,
                                   .stall_limit_ms = 300000,
+                                  .spin_us = -1,
                                   .log_level = GM_LOG_WARN };
 }
 
@@ -67,6 +68,7 @@ static gm_status set_up(struct gm_comm *comm, const gm_comm_options *o, gm_error
     comm->rank = comm->group.rank = o->rank;
     comm->n_ranks = comm->group.n_ranks = o->world_size;
     comm->stall_limit_ms = o->stall_limit_ms;
+    comm->try_ns = (o->spin_us >= 0 ? o->spin_us : DEFAULT_SPIN_US) * INT64_C(1000);
     comm->log = (struct gmi_log){ .write = o->log, .user = o->log_user, .level = o->log_level };
     comm->transport = gmi_transport_find(or_default(o->transport, "auto"));
     comm->store.fd = comm->service_wake_fd = comm->caller_wake_fd = comm->alarm_fd = -1;

@@ -33,6 +33,7 @@ struct gm_comm {
     int                         stall_limit_ms;
     struct gmi_log              log;
     char                       *fingerprint;
+    int64_t                     try_ns; /* how long a collective tries before it sleeps; 0: not at all */
 
     /* The caller's thread only. */
     struct gmi_group  group;

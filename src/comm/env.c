@@ -85,6 +85,7 @@ gm_status gm_comm_options_from_env(gm_comm_options *options, gm_error *error)
     gmi_error_clear(error);
     gm_status status = take_identity(options, error);
     if (status == GM_OK) status = take_number("GRADMESH_TIMEOUT_MS", 0, 1 << 30, &options->stall_limit_ms, error);
+    if (status == GM_OK) status = take_number("GRADMESH_SPIN_US", -1, 1000000, &options->spin_us, error);
     if (status == GM_OK) status = take_number("MASTER_PORT", 1, 65535, &options->master_port, error);
     if (status == GM_OK) status = take_log_level(options, error);
     take_text("GRADMESH_STORE", &options->store);

@@ -3,6 +3,7 @@
  * The op moves what can move and returns; then we sleep until a link is ready, somebody alarms us, or no
  * byte has moved for the stall limit. A failure is recorded once for the whole communicator (comm/control.h),
  * and every rank makes its own sentence from it. */
+#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -16,6 +17,7 @@ enum {
     EARLIER_CAUSE_MS = 100,
     /* A rank whose neighbour has entered the call, and so is only waiting too, lets others speak first. */
     STALL_GRACE_MS = 1000,
+    LONG_ABSENCE_US = 200,
 };
 
 /* ---- failures ---------------------------------------------------------------------------------- */
@@ -192,6 +194,28 @@ static int64_t stall_deadline_ns(const struct gm_comm *comm, int64_t since_ns)
     return since_ns + (comm->stall_limit_ms + (has_entered ? (int64_t)STALL_GRACE_MS : 0)) * GMI_NS_PER_MS;
 }
 
+/* Going to sleep and being woken takes longer than a small message, so we first keep trying for a bounded
+ * while. Between two tries others may run: where ranks share a core that is what lets the peer go on, and where
+ * they do not it costs next to nothing. Somebody else's work on our core shows as a long absence that brings
+ * no byte; then we sleep, since a sleeper is woken ahead of a thread that computes. */
+static gm_status keep_trying(struct gm_comm *comm)
+{
+    struct gmi_op *op = &comm->op;
+    uint64_t       before_bytes = op->moved_bytes;
+    int64_t        from_ns = gmi_now_ns(), now_ns = from_ns, away_ns;
+    gm_status      status;
+    do {
+        sched_yield();
+        int64_t back_ns = gmi_now_ns();
+        away_ns = back_ns - now_ns;
+        status = gmi_op_progress(op);
+        now_ns = back_ns;
+    } while (status == GM_AGAIN && op->moved_bytes == before_bytes && away_ns < LONG_ABSENCE_US * 1000 &&
+             !atomic_load_explicit(&comm->is_alarmed, memory_order_relaxed) && now_ns - from_ns < comm->try_ns);
+    op->traffic.waiting_ns += now_ns - from_ns;
+    return status;
+}
+
 /* Sleeps until a link that the op needs is ready. GM_OK: try again. GM_AGAIN: the stall limit has passed. */
 static gm_status wait_for_links(struct gm_comm *comm, struct stillness *still)
 {
@@ -214,9 +238,15 @@ static gm_status run_to_end(struct gm_comm *comm)
             gm_status status = look_at_alarm(comm);
             if (status != GM_OK) return status;
         }
+        uint64_t  before_bytes = comm->op.moved_bytes;
         gm_status status = gmi_op_progress(&comm->op);
+        if (status == GM_AGAIN && comm->try_ns > 0) {
+            before_bytes = comm->op.moved_bytes;
+            status = keep_trying(comm);
+        }
         if (status == GM_OK) return GM_OK;
         if (status != GM_AGAIN) return op_failed(comm);
+        if (comm->op.moved_bytes != before_bytes) continue;
         status = wait_for_links(comm, &still);
         if (status == GM_AGAIN) return stalled(comm);
         if (status != GM_OK) return cannot_wait(comm);

@@ -141,10 +141,24 @@ bool gmi_socket_is_over(int fd)
     return got == 0 || (got < 0 && !is_later(errno));
 }
 
+/* Both ends on this host: the same address, or loopback. */
+static bool is_local(int fd)
+{
+    struct gmi_address own, peer;
+    if (gmi_socket_own_address(fd, &own) != GM_OK || gmi_socket_peer_address(fd, &peer) != GM_OK) return false;
+    if (gmi_address_is_loopback(&peer)) return true;
+    gmi_address_set_port(&own, 0);
+    gmi_address_set_port(&peer, 0);
+    return gmi_address_equal(&own, &peer);
+}
+
 void gmi_socket_tune(int fd)
 {
     int one = 1;
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+    /* Within a host there is no bottleneck to pace for, which some congestion controls do all the same (bbr);
+     * reno does not, and everybody may choose it. Refused: the machine's default stays. docs/tuning.md */
+    if (is_local(fd)) setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, "reno", 4);
 }
 
 gm_status gmi_socket_own_address(int fd, struct gmi_address *a)

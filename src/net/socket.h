@@ -36,7 +36,7 @@ gm_status gmi_socket_recv_some(int fd, const struct iovec *parts, int n_parts, s
 /* True when the peer has closed or reset and nothing is left to read. Takes no bytes. */
 bool gmi_socket_is_over(int fd);
 
-/* Small messages go out at once (TCP_NODELAY). */
+/* Small messages go out at once (TCP_NODELAY), and connections within this host are not paced. */
 void gmi_socket_tune(int fd);
 
 gm_status gmi_socket_own_address(int fd, struct gmi_address *address);
