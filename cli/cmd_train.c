@@ -338,7 +338,7 @@ static void say_changed_options(struct worker *worker)
 static void say_start(struct worker *worker)
 {
     const struct train_args *args = worker->args;
-    char                     exchange[64];
+    char                     exchange[64] = "";
     if (worker->rank != 0) return;
     worker->printer = (struct cli_train_printer){
         .file = cli_text(worker->parsed),
@@ -347,9 +347,10 @@ static void say_start(struct worker *worker)
         .n_batches = gmt_sampler_n_batches(&worker->trainer.sampler),
     };
     worker->printer.is_live = cli_is_live(fileno(worker->printer.file));
-    snprintf(exchange, sizeof exchange, "by %s over %s",
-             args->algorithm > 0 ? algorithms[args->algorithm] : "ring",
-             args->transport > 0 ? transports[args->transport] : "tcp");
+    if (worker->world_size > 1 && (args->algorithm > 0 || args->transport > 0))
+        snprintf(exchange, sizeof exchange, "by %s over %s",
+                 algorithms[args->algorithm > 0 ? args->algorithm : 0],
+                 transports[args->transport > 0 ? args->transport : 0]);
     say_changed_options(worker);
     cli_print_start(&worker->printer, &worker->data, exchange, (int)args->n_threads,
                     worker->trainer.first_step);

@@ -79,7 +79,7 @@ void cli_print_start(struct cli_train_printer *printer, const struct gmt_data *d
             GROUPED(printer->n_batches));
     print_optimizer(file, recipe);
     fprintf(file, "  workers   %d", printer->world_size);
-    if (printer->world_size > 1) fprintf(file, ", exchanging %s", exchange);
+    if (exchange[0] != '\0') fprintf(file, ", exchanging %s", exchange);
     fprintf(file, "; %d thread%s for each\n", n_threads, n_threads == 1 ? "" : "s");
     long n_cores = sysconf(_SC_NPROCESSORS_ONLN);
     if ((long)printer->world_size * n_threads < n_cores)
@@ -99,6 +99,7 @@ static void take_row_back(struct cli_train_printer *printer)
     printer->has_row = false;
 }
 
+/* Without the end of the line. */
 static void print_row(struct cli_train_printer *printer, uint64_t step, const struct gmt_report *report,
                       const char *accuracy)
 {
@@ -106,7 +107,7 @@ static void print_row(struct cli_train_printer *printer, uint64_t step, const st
     const struct gmt_time_split *split = &report->split;
     snprintf(where, sizeof where, "%s/%s", GROUPED(step), GROUPED(printer->recipe->total_steps));
     snprintf(loss, sizeof loss, report->loss < 100 ? "%.4f" : "%.3g", report->loss);
-    fprintf(printer->file, "%5llu  %11s  %6s  %9s  %5.0f %%  %11.0f %%  %5.0f %%%s%s\n",
+    fprintf(printer->file, "%5llu  %11s  %6s  %9s  %5.0f %%  %11.0f %%  %5.0f %%%s%s",
             (unsigned long long)report->epoch + 1, where, loss,
             GROUPED(report->samples_per_s + 0.5), percent(split->compute_ns, split->elapsed_ns),
             percent(split->communication_ns, split->elapsed_ns),
@@ -119,7 +120,7 @@ static void draw_row(struct cli_train_printer *printer, uint64_t step)
     take_row_back(printer);
     fputs("\033[?7l", printer->file); /* a row that is wrapped would take two lines back */
     print_row(printer, step, &printer->last, "");
-    fputs("\033[?7h", printer->file);
+    fputs("\033[?7h\n", printer->file);
     fflush(printer->file);
     printer->has_row = true;
     printer->drawn_ns = gmi_now_ns();
@@ -133,6 +134,7 @@ void cli_print_report(struct cli_train_printer *printer, const struct gmt_report
         draw_row(printer, report->step);
     } else if (report->step >= printer->next_row_step) {
         print_row(printer, report->step, report, "");
+        fputc('\n', printer->file);
         fflush(printer->file);
         printer->next_row_step = report->step + printer->n_batches / (ROWS_PER_EPOCH + 1) + 1;
     }
@@ -155,6 +157,7 @@ void cli_print_epoch(struct cli_train_printer *printer, const struct gmt_epoch_r
         snprintf(accuracy, sizeof accuracy, "%5.2f %%", 100 * report->test.accuracy);
     take_row_back(printer);
     print_row(printer, report->step, &row, accuracy);
+    fputc('\n', printer->file);
     fflush(printer->file);
     printer->next_row_step = report->step + printer->n_batches / (ROWS_PER_EPOCH + 1) + 1;
 }

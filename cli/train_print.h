@@ -24,7 +24,8 @@ struct cli_train_printer {
     int64_t                  drawn_ns;
 };
 
-/* How the run is set up: data, network, batch and shares, rate, machine. */
+/* How the run is set up: data, network, batch and shares, rate, machine. `exchange`: "by naive over tcp", or
+ * "" when nothing in particular was asked for. */
 void cli_print_start(struct cli_train_printer *printer, const struct gmt_data *data, const char *exchange,
                      int n_threads, uint64_t first_step);
 

@@ -85,20 +85,13 @@ static void default_layers(struct gmt_layers *layers, const struct gmt_dataset *
 }
 
 /* Steps: as many as the epochs have, or as --steps says; and how long the schedule is. */
-static gm_status set_lengths(struct gmt_recipe *recipe, const struct cli_recipe_args *args, gm_error *error)
+static void set_lengths(struct gmt_recipe *recipe, const struct cli_recipe_args *args)
 {
     uint64_t n_batches = (recipe->train_samples + recipe->batch - 1) / recipe->batch;
     uint64_t whole = n_batches * (uint64_t)args->epochs;
     recipe->total_steps = args->has_steps ? (uint64_t)args->steps : whole;
     recipe->schedule_steps = recipe->total_steps > whole ? recipe->total_steps : whole;
     recipe->warmup_steps = (uint64_t)args->warmup_steps;
-    if (recipe->train_samples > 0 && recipe->warmup_steps >= recipe->schedule_steps)
-        return gmi_error_set(error, GM_ERR_ARG,
-                             "a warm-up of %llu steps leaves nothing of the %llu steps of the schedule: give "
-                             "fewer --warmup-steps or more --epochs",
-                             (unsigned long long)recipe->warmup_steps,
-                             (unsigned long long)recipe->schedule_steps);
-    return GM_OK;
 }
 
 gm_status cli_make_recipe(struct gmt_recipe *recipe, const struct cli_recipe_args *args,
@@ -121,7 +114,7 @@ gm_status cli_make_recipe(struct gmt_recipe *recipe, const struct cli_recipe_arg
     if (args->layers == NULL) default_layers(&recipe->layers, dataset);
     else status = gmt_layers_parse(&recipe->layers, args->layers, error);
     if (status == GM_OK) status = gmt_recipe_check_data(recipe, dataset, error);
-    if (status == GM_OK) status = set_lengths(recipe, args, error);
+    if (status == GM_OK) set_lengths(recipe, args);
     if (status == GM_OK && !(is_launcher && data->train.n_samples == 0))
         status = gmt_data_digest(&data->train, recipe->data_digest, error);
     return status;

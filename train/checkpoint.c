@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
@@ -25,6 +26,7 @@
 #define TEMPORARY_MARK ".safetensors.tmp-"
 #define SETTING_PREFIX "config." /* so that no setting can be taken for something of the format */
 #define SETTING_BYTES 64
+#define LOCK_WAIT_MS 1000
 #define NAME_BYTES 64       /* of a file: the longest step has 20 digits */
 #define TEMPORARY_BYTES 128 /* of its temporary */
 
@@ -438,6 +440,20 @@ static void clear_temporaries(int dir_fd)
     closedir(listing);
 }
 
+/* Takes the directory's lock; false when another process keeps it. One that was just killed may still be
+ * dying, so it is asked for some time. */
+static bool lock_directory(int fd)
+{
+    int64_t deadline_ns = gmi_deadline_after_ms(LOCK_WAIT_MS);
+    while (flock(fd, LOCK_EX | LOCK_NB) != 0) {
+        /* Where a directory cannot be locked at all (some network file systems), go on without. */
+        if (errno != EWOULDBLOCK && errno != EINTR) return true;
+        if (gmi_deadline_passed(deadline_ns)) return false;
+        nanosleep(&(struct timespec){ .tv_nsec = 20 * GMI_NS_PER_MS }, NULL);
+    }
+    return true;
+}
+
 gm_status gmt_checkpoint_dir_open(struct gmt_checkpoint_dir *dir, const char *path, int keep,
                                   gm_error *error)
 {
@@ -453,8 +469,7 @@ gm_status gmt_checkpoint_dir_open(struct gmt_checkpoint_dir *dir, const char *pa
         status = gmi_error_set_errno(error, errno, "cannot open the checkpoint directory %s", path);
     else if (access(path, W_OK | X_OK) != 0)
         status = gmi_error_set_errno(error, errno, "cannot save in the checkpoint directory %s", path);
-    /* Where a directory cannot be locked at all (some network file systems), go on without. */
-    else if (flock(dir->fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
+    else if (!lock_directory(dir->fd))
         status = gmi_error_set(error, GM_ERR_STATE,
                                "another job saves its checkpoints in %s: give this one a directory of "
                                "its own by --checkpoint, or wait until that one has ended",
@@ -590,6 +605,14 @@ static int make_temporary(int dir_fd, const char *final_name, char name[TEMPORAR
     return -1;
 }
 
+/* errno, or 0. An empty directory of that name, which would be in the way for ever, holds nothing to lose. */
+static int put_in_place(int dir_fd, const char *temporary, const char *name)
+{
+    if (renameat(dir_fd, temporary, dir_fd, name) == 0) return 0;
+    if (errno != EISDIR || unlinkat(dir_fd, name, AT_REMOVEDIR) != 0) return errno == ENOTEMPTY ? EISDIR : errno;
+    return renameat(dir_fd, temporary, dir_fd, name) == 0 ? 0 : errno;
+}
+
 static int sync_directory(int dir_fd)
 {
     /* Some file systems know no fsync of a directory; there is nothing better then. */
@@ -607,7 +630,7 @@ static gm_status write_file(const struct gmt_checkpoint_dir *dir, const char *na
     int problem = write_all(fd, header, header_bytes);
     if (problem == 0) problem = write_state(fd, state);
     if (problem == 0 && fsync(fd) != 0) problem = errno;
-    if (problem == 0 && renameat(dir->fd, temporary, dir->fd, name) != 0) problem = errno;
+    if (problem == 0) problem = put_in_place(dir->fd, temporary, name);
     if (problem != 0) unlinkat(dir->fd, temporary, 0);
     if (problem == 0) problem = sync_directory(dir->fd);
     if (close(fd) != 0 && problem == 0 && errno != EINTR) problem = errno;

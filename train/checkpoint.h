@@ -85,8 +85,8 @@ struct gmt_checkpoint_dir {
     int   keep; /* how many files stay */
 };
 
-/* Makes the directory if it is missing, takes its lock and clears away what dead writers left.
- * GM_ERR_STATE: another process saves there. GM_ERR_SYSTEM, GM_ERR_NOMEM. */
+/* Makes the directory if it is missing, takes its lock and clears away what dead writers left. Waits up to a
+ * second for the lock of a process that may just be dying. GM_ERR_STATE: another process saves there. GM_ERR_SYSTEM, GM_ERR_NOMEM. */
 GM_MUST_USE gm_status gmt_checkpoint_dir_open(struct gmt_checkpoint_dir *dir, const char *path, int keep,
                                               gm_error *error);
 void gmt_checkpoint_dir_close(struct gmt_checkpoint_dir *dir); /* all-zero is fine */

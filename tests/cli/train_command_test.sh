@@ -1,0 +1,110 @@
+#!/bin/sh
+# gradmesh train, eval and predict as a user meets them: what is printed where, and what wrong usage says.
+set -u
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+small="--data synthetic:600,100 --epochs 2"
+number=0
+same() { [ -n "$1" ] && [ "$1" = "$2" ]; } # nothing equals nothing otherwise
+
+# check NAME COMMAND...: passes when the command succeeds; shows what it printed when it does not.
+check() {
+    number=$((number + 1))
+    name=$1
+    shift
+    if "$@" >"$work/check" 2>&1; then
+        echo "ok $number - $name"
+    else
+        echo "not ok $number - $name"
+        sed 's/^/# /' "$work/check" "$work/out" "$work/err" 2>/dev/null | head -40
+    fi
+}
+
+# run ARGS...: runs the program; output in $work/out and $work/err, status in $status.
+run() {
+    gradmesh "$@" >"$work/out" 2>"$work/err"
+    status=$?
+}
+
+ends_with() { [ "$(tail -n 1 "$1" | grep -cE "$2")" = 1 ]; }
+said_once() { [ "$status" = "$1" ] && [ ! -s "$work/out" ] && [ "$(wc -l <"$work/err")" = 1 ] && grep -qF -- "$2" "$work/err"; }
+has() { grep -qE -- "$2" "$1"; }
+
+# refused NAME STATUS SENTENCE ARGS...: one line on standard error, nothing on standard output.
+refused() {
+    name=$1 wanted=$2 sentence=$3
+    shift 3
+    run "$@"
+    check "$name" said_once "$wanted" "$sentence"
+}
+
+run train -n 2 $small --compare-steps 5
+check "a run of two ends with its accuracy" ends_with "$work/out" '^test accuracy: [0-9]+\.[0-9][0-9] %$'
+check "it exits with 0" [ "$status" = 0 ]
+check "the workers' process ids are named" [ "$(grep -cE '^rank [01] pid [0-9]+$' "$work/err")" = 2 ]
+check "the start says batch, share, averaging and rate" has "$work/out" 'batch +128 samples in all, 64 on each worker; gradients are averaged over the whole batch'
+check "the verdict says that the workers hold the same bits" has "$work/out" 'all 2 workers hold the same'
+check "the bytes are as the formula and the kernel say" [ "$(grep -c 'as the formula says.*the kernel agrees to the byte' "$work/out")" = 2 ]
+check "the comparison with one process is there" has "$work/out" 'of 203,530 parameters have the same bits'
+
+run train -n 2 $small --json
+check "--json prints one object and nothing else" [ "$(wc -l <"$work/out")" = 1 ]
+check "it is the end record" has "$work/out" '^\{"event":"end","world_size":2,.*"steps":10,.*"test_accuracy":0\.[0-9]+,.*"state_hash":"[0-9a-f]{64}".*"payload_bytes_sent":\[[0-9]+,[0-9]+\].*\}$'
+hash_of() { sed 's/.*"state_hash":"\([0-9a-f]*\)".*/\1/' "$1"; }
+first=$(hash_of "$work/out")
+run train -n 2 $small --json="$work/json"
+check "--json=FILE writes the file" same "$(hash_of "$work/json")" "$first"
+check "and leaves standard output to people" ends_with "$work/out" '^test accuracy'
+run run -n 2 -- gradmesh train $small --json
+check "under gradmesh run it is the same run" same "$(sed -n 's/.*"state_hash":"\([0-9a-f]*\)".*/\1/p' "$work/out")" "$first"
+run train -n 2 $small --json --bucket-bytes 10000
+check "buckets do not change a run of two" same "$(hash_of "$work/out")" "$first"
+run train -n 2 $small --json --algo naive
+check "neither does the algorithm" same "$(hash_of "$work/out")" "$first"
+
+run train -n 3 $small --log "$work/log" --log-every 2
+check "the log has its events" [ "$(sed 's/^{"event":"\([a-z]*\)".*/\1/' "$work/log" | sort | uniq -c | awk '{print $2 $1}' | tr '\n' ' ')" = "end1 epoch2 start1 step6 " ]
+run train -n 1 $small --batch 7 --accumulate 3 --steps 3 --json
+check "one worker, micro-batches and --steps" has "$work/out" '"world_size":1,.*"steps":3,'
+run train -n 5 $small --batch 3 --steps 4 --json
+check "more workers than samples in a batch" has "$work/out" '"workers_identical":true'
+
+# A data directory of our own would need files; the readers have their own tests. One truncated file:
+mkdir "$work/bad"
+printf '\0\0\010\003\0\0\0\144\0\0\0\034\0\0\0\034' >"$work/bad/train-images-idx3-ubyte"
+printf '\0\0\010\001\0\0\0\144' >"$work/bad/train-labels-idx1-ubyte"
+cp "$work/bad/train-images-idx3-ubyte" "$work/bad/t10k-images-idx3-ubyte"
+cp "$work/bad/train-labels-idx1-ubyte" "$work/bad/t10k-labels-idx1-ubyte"
+refused "a truncated file is one sentence" 1 "$work/bad/train-" train -n 4 --data "$work/bad"
+refused "no such data" 1 "/nowhere" train -n 4 --data /nowhere
+refused "a network that does not fit the pictures" 1 "--layers 784," train -n 4 $small --layers 100,10
+refused "layers that are none" 2 "layers" train -n 4 --layers 784,x,10
+refused "an unknown optimizer" 2 "adamw" train --optimizer adam
+refused "an option of another optimizer" 2 "--momentum" train --optimizer sgd --momentum 0.5
+refused "--resume without a place" 2 "--checkpoint" train --resume
+refused "--checkpoint-every without a place" 2 "--checkpoint" train --checkpoint-every 5
+refused "no workers" 2 "workers" train -n 0
+refused "a log that cannot be written" 1 "/nowhere/log" train -n 2 $small --log /nowhere/log
+refused "a directory that cannot be made" 1 "/dev/null/x" train -n 2 $small --checkpoint /dev/null/x
+run train -n 3 $small --lr 1e30
+check "a loss that is not finite is said once" [ "$(grep -c '^gradmesh train:.*is not finite' "$work/err")" = 1 ]
+check "and it is a failure" [ "$status" = 1 ]
+
+run train $small --checkpoint "$work/ck" --json
+trained=$(sed 's/.*"test_correct":\([0-9]*\).*/\1/' "$work/out")
+run eval --checkpoint "$work/ck" --json
+check "eval counts what training counted" same "$(sed 's/.*"test_correct":\([0-9]*\).*/\1/' "$work/out")" "$trained"
+run eval --checkpoint "$work/ck/step-000000010.safetensors"
+check "eval reads one file" ends_with "$work/out" '^test accuracy: '
+refused "eval of a file that is none" 1 "/nowhere" eval --checkpoint /nowhere
+mkdir "$work/empty"
+refused "eval of an empty directory" 1 "holds no checkpoint" eval --checkpoint "$work/empty"
+refused "eval of nothing" 2 "--checkpoint" eval
+LC_ALL=C run predict --checkpoint "$work/ck" --index 3 --count 2
+check "predict draws in plain characters" has "$work/out" '[@#*=]'
+check "predict gives each class a probability" [ "$(grep -cE '^.*  +[0-9]+ +[0-9]+\.[0-9][0-9] %' "$work/out")" = 20 ]
+check "predict marks the label" [ "$(grep -c '<- the label' "$work/out")" = 2 ]
+run predict --checkpoint "$work/ck" --index 5 --json
+check "predict --json is one object" has "$work/out" '^\{"predictions":\[\{"index":5,"label":[0-9],"predicted":[0-9],"right":(true|false),"probabilities":\[[^]]*\]\}\].*\}$'
+refused "a picture that is not there" 2 "100 pictures" predict --checkpoint "$work/ck" --index 100
+echo "1..$number"
