@@ -124,6 +124,7 @@ static gm_status grow_work(gm_comm *comm, const struct gmi_request *request, con
 
 static gm_status run_together(gm_comm *comm, const struct gmi_request *request)
 {
+    if (comm->failure_record.status != GM_OK) return gmi_comm_report_failure(comm, false);
     struct gmi_op         *op = &comm->op;
     size_t                 total_bytes = request->count_elems * request->codec.elem_bytes;
     const struct gmi_algo *algo = gmi_algo_choose(comm->algorithm, request->which, comm->n_ranks, total_bytes);

@@ -79,6 +79,7 @@ static gm_status set_up(struct gm_comm *comm, const gm_comm_options *o, gm_error
     pthread_mutex_init(&comm->lock, NULL);
     gmi_poller_init(&comm->poller);
     gmi_error_clear(&comm->error);
+    gmi_error_clear(&comm->failure_record);
     if (comm->n_ranks == 1) return GM_OK;
 
     comm->fingerprint = gmi_strdup(or_default(o->fingerprint, ""));

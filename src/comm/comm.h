@@ -41,9 +41,10 @@ struct gm_comm {
     uint8_t          *scratch, *work;
     size_t            work_bytes;
     uint64_t          seq;      /* of the last collective that was started */
-    uint64_t          done_seq; /* of the last that succeeded */
+    uint64_t          done_seq; /* of the last that succeeded ... */
+    struct gmi_descriptor done_call; /* ... by other ranks' help */
     struct gmi_poller poller;
-    gm_error          error;
+    gm_error          error, failure_record; /* of the last mistake; of the failure, once a call has met it */
     gm_traffic        traffic[GM_COLLECTIVE_END + 1];
     bool             *has_link; /* by rank: seen by this thread */
     struct gmi_store  store; /* holds our claim on the rank */

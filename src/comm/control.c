@@ -50,6 +50,8 @@ static void fail_from(struct gmi_control *c, const struct gmi_failure *failure, 
     gmi_failure_encode(failure, &body);
     send_to_all_but(c, from, GMI_FAILURE, &body);
     gmi_buffer_fini(&body);
+    /* At once: the caller may end the process as soon as it hears of it, and the others must know why. */
+    for (int k = 0; k < c->n_ranks; k++) gmi_courier_flush(&c->members[k].courier);
     c->notify(c->notify_user);
 }
 
@@ -302,6 +304,99 @@ static void hear_call_back(struct gmi_control *c, int from, struct gmi_reader *r
     }
 }
 
+/* Rank 0: compares with the others that wait in the same call. */
+static void note_waiting(struct gmi_control *c, int rank, const struct gmi_descriptor *call, int peer, bool has_entered)
+{
+    c->members[rank].has_waited = true;
+    c->members[rank].waited_in = *call;
+    c->members[rank].waited_for = peer;
+    c->members[rank].has_other_entered = has_entered;
+    for (int k = 0; k < c->n_ranks; k++) {
+        const struct gmi_member *m = &c->members[k];
+        if (!m->has_waited || m->waited_in.seq != call->seq || gmi_descriptor_same(&m->waited_in, call)) continue;
+        struct gmi_failure f = gmi_failure_of_mismatch(c->rank, call, &m->waited_in);
+        fail_from(c, &f, -1);
+        return;
+    }
+}
+
+void gmi_control_tell_waiting(struct gmi_control *c, const struct gmi_descriptor *call, int peer, bool has_entered)
+{
+    if (is_hub(c)) {
+        note_waiting(c, c->rank, call, peer, has_entered);
+        return;
+    }
+    uint8_t           wire[GMI_DESCRIPTOR_BYTES];
+    struct gmi_buffer body = { 0 };
+    gmi_descriptor_encode(call, wire);
+    gmi_buffer_append(&body, wire, sizeof wire);
+    gmi_buffer_put_u32(&body, (uint32_t)peer);
+    gmi_buffer_put_u32(&body, has_entered);
+    gmi_courier_send(&c->members[0].courier, GMI_WAITING, &body);
+    gmi_buffer_fini(&body);
+}
+
+static void hear_waiting(struct gmi_control *c, int from, struct gmi_reader *r)
+{
+    struct gmi_descriptor call;
+    const uint8_t        *wire = gmi_reader_take(r, GMI_DESCRIPTOR_BYTES);
+    int                   peer = (int)gmi_reader_u32(r);
+    bool                  has_entered = gmi_reader_u32(r) != 0;
+    if (r->is_short || !is_hub(c) || !gmi_descriptor_decode(&call, wire) || call.rank != from || peer < -1 ||
+        peer >= c->n_ranks) {
+        bad_message(c, from);
+        return;
+    }
+    note_waiting(c, from, &call, peer, has_entered);
+}
+
+static bool waits_in(const struct gmi_control *c, int rank, uint64_t seq)
+{
+    const struct gmi_member *m = &c->members[rank];
+    return m->has_waited && m->waited_in.seq == seq && m->waited_for >= 0;
+}
+
+/* Rank 0: `rank` has waited too long. It waits for somebody, who may wait for somebody else; who does not wait is
+ * to blame. (All around a circle, when a network swallows bytes: then the first one it waits for.) */
+static void blame_for_stall(struct gmi_control *c, int rank, uint64_t seq, int limit_ms)
+{
+    if (!waits_in(c, rank, seq)) return;
+    int last = rank, hops = 0;
+    for (; hops < c->n_ranks && waits_in(c, c->members[last].waited_for, seq); hops++) last = c->members[last].waited_for;
+    if (hops == c->n_ranks) last = rank;
+    const struct gmi_member *m = &c->members[last];
+    struct gmi_failure       f = { .status = GM_ERR_TIMEOUT, .culprit = m->waited_for, .reporter = rank, .op_seq = seq };
+    snprintf(f.cause, sizeof f.cause, "no byte moved for %d ms while rank %d waited for rank %d (%s), which %s", limit_ms,
+             last, m->waited_for, c->members[m->waited_for].address,
+             m->has_other_entered ? "is in this call too" : "has not entered this call");
+    fail_from(c, &f, -1);
+}
+
+bool gmi_control_tell_stalled(struct gmi_control *c, uint64_t seq, int limit_ms)
+{
+    if (is_hub(c)) {
+        blame_for_stall(c, c->rank, seq, limit_ms);
+        return c->has_failure;
+    }
+    struct gmi_buffer body = { 0 };
+    gmi_buffer_put_u64(&body, seq);
+    gmi_buffer_put_u32(&body, (uint32_t)limit_ms);
+    gmi_courier_send(&c->members[0].courier, GMI_STALLED, &body);
+    gmi_buffer_fini(&body);
+    return gmi_courier_is_open(&c->members[0].courier);
+}
+
+static void hear_stalled(struct gmi_control *c, int from, struct gmi_reader *r)
+{
+    uint64_t seq = gmi_reader_u64(r);
+    int      limit_ms = (int)gmi_reader_u32(r);
+    if (r->is_short || !is_hub(c)) {
+        bad_message(c, from);
+    } else {
+        blame_for_stall(c, from, seq, limit_ms);
+    }
+}
+
 static void hear(struct gmi_control *c, int from, uint8_t kind, struct gmi_reader *r)
 {
     struct gmi_failure failure;
@@ -311,6 +406,10 @@ static void hear(struct gmi_control *c, int from, uint8_t kind, struct gmi_reade
         hear_goodbye(c, from, r);
     } else if (kind == GMI_CALL_BACK) {
         hear_call_back(c, from, r);
+    } else if (kind == GMI_WAITING) {
+        hear_waiting(c, from, r);
+    } else if (kind == GMI_STALLED) {
+        hear_stalled(c, from, r);
     } else if (kind == GMI_JOIN && is_hub(c)) {
         hear_join(c, from, r);
     } else if (kind == GMI_MISSING && !is_hub(c)) {

@@ -33,13 +33,17 @@ enum gmi_phase { GMI_GATHERING, GMI_READY };
 
 /* Message kinds. Bodies: docs/protocol.md. */
 enum gmi_message { GMI_JOIN = 1, GMI_READY_TABLE = 2, GMI_MISSING = 3, GMI_FAILURE = 4, GMI_GOODBYE = 5,
-                   GMI_CALL_BACK = 6 };
+                   GMI_CALL_BACK = 6, GMI_WAITING = 7, GMI_STALLED = 8 };
 
 struct gmi_member {
     struct gmi_courier courier; /* rank 0: to this rank. Others: only members[0] has one. */
     bool               has_joined;
     bool               has_left;        /* said goodbye ... */
     uint64_t           left_after_seq;  /* ... after so many collectives */
+    bool               has_waited;      /* rank 0: for a while, in this call, for this rank: */
+    struct gmi_descriptor waited_in;
+    int                waited_for;      /* -1: nobody in particular */
+    bool               has_other_entered; /* and that one has sent it the same descriptor */
     char               address[GMI_ADDRESS_TEXT_BYTES]; /* where it listens */
 };
 
@@ -88,6 +92,15 @@ bool gmi_control_is_drained(const struct gmi_control *c);
 
 /* Asks a higher rank to call us on the data channel. */
 void gmi_control_ask_to_call(struct gmi_control *c, int peer);
+
+/* Tells rank 0 that we have waited for a while in this call, for `peer` (-1: nobody), which has entered it or not.
+ * Two ranks that wait in calls of one number that differ would wait for ever; mostly they find out by the
+ * descriptors on their links, but the algorithms of the two calls may have no link in common. */
+void gmi_control_tell_waiting(struct gmi_control *c, const struct gmi_descriptor *call, int peer, bool has_entered);
+
+/* The stall limit has passed in our call `seq`. Rank 0, which knows who waits for whom, fails everybody with the
+ * rank at the end of the chain. False: it is gone, nobody will. */
+bool gmi_control_tell_stalled(struct gmi_control *c, uint64_t seq, int limit_ms);
 
 /* A rank that has left and so can never take part in collective `seq`; -1: none. */
 int gmi_control_absentee(const struct gmi_control *c, uint64_t seq);

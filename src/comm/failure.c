@@ -1,5 +1,7 @@
 #include "comm/failure.h"
 
+#include <stdio.h>
+
 void gmi_failure_encode(const struct gmi_failure *f, struct gmi_buffer *b)
 {
     gmi_buffer_put_u32(b, (uint32_t)f->status);
@@ -23,4 +25,16 @@ bool gmi_failure_decode(struct gmi_failure *f, struct gmi_reader *r)
         if ((unsigned char)*c < ' ') *c = ' '; /* it goes into one line */
     }
     return !r->is_short && status > GM_AGAIN && status <= GM_ERR_NOMEM;
+}
+
+struct gmi_failure gmi_failure_of_mismatch(int reporter, const struct gmi_descriptor *theirs,
+                                           const struct gmi_descriptor *ours)
+{
+    char their_text[128], our_text[128];
+    struct gmi_failure f = { .status = GM_ERR_MISMATCH, .culprit = theirs->rank, .reporter = reporter,
+                             .op_seq = ours->seq };
+    snprintf(f.cause, sizeof f.cause, "ranks call different things: rank %d calls %s, rank %d calls %s",
+             (int)theirs->rank, gmi_descriptor_format(theirs, their_text, sizeof their_text), (int)ours->rank,
+             gmi_descriptor_format(ours, our_text, sizeof our_text));
+    return f;
 }

@@ -6,7 +6,7 @@
 #define GMI_FAILURE_H
 
 #include "base/buffer.h"
-#include "gradmesh.h"
+#include "coll/descriptor.h"
 
 struct gmi_failure {
     gm_status status;
@@ -19,5 +19,9 @@ struct gmi_failure {
 
 void gmi_failure_encode(const struct gmi_failure *f, struct gmi_buffer *b);
 bool gmi_failure_decode(struct gmi_failure *f, struct gmi_reader *r); /* false: bad bytes */
+
+/* GM_ERR_MISMATCH: the ranks of the two descriptors call different things. `theirs` gets the blame. */
+struct gmi_failure gmi_failure_of_mismatch(int reporter, const struct gmi_descriptor *theirs,
+                                           const struct gmi_descriptor *ours);
 
 #endif

@@ -15,9 +15,11 @@
 enum {
     /* A broken link waits so long for an earlier cause before it blames its peer. */
     EARLIER_CAUSE_MS = 100,
-    /* A rank whose neighbour has entered the call, and so is only waiting too, lets others speak first. */
-    STALL_GRACE_MS = 1000,
     LONG_ABSENCE_US = 200,
+    /* A rank that has been still for so long (or half the stall limit) tells rank 0 in which call it waits. */
+    TELL_AFTER_MS = 200,
+    /* A rank that has waited for too long gives rank 0 so long to say who is to blame. */
+    ANSWER_MS = 1000,
 };
 
 /* ---- failures ---------------------------------------------------------------------------------- */
@@ -67,6 +69,10 @@ gm_status gmi_comm_report_failure(struct gm_comm *comm, bool is_in_op)
     has_failed(comm, &failure);
     gm_error            *e = &comm->error;
     const struct gmi_op *op = is_in_op ? &comm->op : NULL;
+    if (comm->failure_record.status != GM_OK) { /* later calls have the record of the first one that failed */
+        *e = comm->failure_record;
+        return e->status;
+    }
     gmi_error_clear(e);
     e->status = failure.status;
     e->rank = comm->rank;
@@ -84,6 +90,7 @@ gm_status gmi_comm_report_failure(struct gm_comm *comm, bool is_in_op)
         e->elapsed_ns = gmi_now_ns() - op->begin_ns;
     }
     write_sentence(e, op, failure.cause);
+    comm->failure_record = *e;
     return e->status;
 }
 
@@ -114,11 +121,10 @@ static gm_status look_at_alarm(struct gm_comm *comm)
     return fail_and_report(comm, &failure);
 }
 
-/* The link to a peer broke. Who broke it first is often known in a moment. */
-static gm_status link_broke(struct gm_comm *comm)
+/* Waits for word of a failure. GM_OK: there was none. */
+static gm_status listen_for_a_cause(struct gm_comm *comm, int limit_ms)
 {
-    const struct gmi_trouble *t = &comm->op.trouble;
-    int64_t                   deadline_ns = gmi_deadline_after_ms(EARLIER_CAUSE_MS);
+    int64_t deadline_ns = gmi_deadline_after_ms(limit_ms);
     do {
         gm_status status = look_at_alarm(comm);
         if (status != GM_OK) return status;
@@ -126,7 +132,14 @@ static gm_status link_broke(struct gm_comm *comm)
         gmi_poller_add(&comm->poller, comm->alarm_fd, GMI_READABLE);
         gmi_poller_wait(&comm->poller, deadline_ns);
     } while (!gmi_deadline_passed(deadline_ns));
-    gm_status status = look_at_alarm(comm);
+    return look_at_alarm(comm);
+}
+
+/* The link to a peer broke. Who broke it first is often known in a moment. */
+static gm_status link_broke(struct gm_comm *comm)
+{
+    const struct gmi_trouble *t = &comm->op.trouble;
+    gm_status                 status = listen_for_a_cause(comm, EARLIER_CAUSE_MS);
     if (status != GM_OK) return status;
     struct gmi_failure failure = { .status = GM_ERR_PEER_LOST, .culprit = t->peer, .reporter = comm->rank,
                                    .op_seq = comm->op.call.seq, .sys_errno = t->sys_errno };
@@ -137,13 +150,11 @@ static gm_status link_broke(struct gm_comm *comm)
 
 static gm_status mismatched(struct gm_comm *comm)
 {
-    const struct gmi_trouble *t = &comm->op.trouble;
-    char ours[128], theirs[128];
-    struct gmi_failure failure = { .status = GM_ERR_MISMATCH, .culprit = t->peer, .reporter = comm->rank,
-                                   .op_seq = comm->op.call.seq };
-    snprintf(failure.cause, sizeof failure.cause, "ranks call different things: rank %d calls %s, rank %d calls %s", t->peer,
-             gmi_descriptor_format(&t->theirs, theirs, sizeof theirs), comm->rank,
-             gmi_descriptor_format(&comm->op.call, ours, sizeof ours));
+    struct gmi_descriptor theirs = comm->op.trouble.theirs;
+    theirs.rank = comm->op.trouble.peer;
+    /* They are a call behind when ours could be finished without them, by a broadcast's root, say. */
+    bool is_behind = theirs.seq == comm->done_call.seq && theirs.seq != 0;
+    struct gmi_failure failure = gmi_failure_of_mismatch(comm->rank, &theirs, is_behind ? &comm->done_call : &comm->op.call);
     return fail_and_report(comm, &failure);
 }
 
@@ -158,15 +169,43 @@ static gm_status op_failed(struct gm_comm *comm)
     return fail_and_report(comm, &failure);
 }
 
+/* On whom the op waits; -1: nobody. Has that one sent us its descriptor of this call? */
+static int whom_we_wait_for(const struct gm_comm *comm, bool *has_entered)
+{
+    int peer = gmi_op_waits_for(&comm->op);
+    *has_entered = peer >= 0 && comm->group.ports[peer].is_descriptor_matched;
+    return peer;
+}
+
+/* Rank 0 hears in which call we wait and for whom (-1: for nobody any more): it finds calls that differ and have
+ * no link in common, and who is to blame for a stall. */
+static void tell_waiting(struct gm_comm *comm, int peer, bool has_entered)
+{
+    pthread_mutex_lock(&comm->lock);
+    gmi_control_tell_waiting(&comm->control, &comm->op.call, peer, has_entered);
+    pthread_mutex_unlock(&comm->lock);
+    gmi_service_wake(comm);
+}
+
+/* The peer that we wait for may itself be waiting for another one: rank 0 knows. If it does not answer, then
+ * it is not only late. */
 static gm_status stalled(struct gm_comm *comm)
 {
-    int                peer = gmi_op_waits_for(&comm->op);
-    struct gmi_failure failure = { .status = GM_ERR_TIMEOUT, .culprit = peer, .reporter = comm->rank,
+    bool has_entered;
+    int  peer = whom_we_wait_for(comm, &has_entered);
+    tell_waiting(comm, peer, has_entered);
+    pthread_mutex_lock(&comm->lock);
+    bool will_answer = gmi_control_tell_stalled(&comm->control, comm->op.call.seq, comm->stall_limit_ms);
+    pthread_mutex_unlock(&comm->lock);
+    gmi_service_wake(comm);
+    gm_status status = listen_for_a_cause(comm, will_answer ? ANSWER_MS : 1);
+    if (status != GM_OK) return status;
+    struct gmi_failure failure = { .status = GM_ERR_TIMEOUT, .culprit = will_answer ? 0 : peer, .reporter = comm->rank,
                                    .op_seq = comm->op.call.seq };
-    bool has_entered = peer >= 0 && comm->group.ports[peer].is_descriptor_matched;
-    snprintf(failure.cause, sizeof failure.cause, "no byte moved for %d ms while rank %d waited for rank %d (%s), which %s",
+    snprintf(failure.cause, sizeof failure.cause, "no byte moved for %d ms while rank %d waited for rank %d (%s), which %s%s",
              comm->stall_limit_ms, comm->rank, peer, peer >= 0 ? address_of(comm, peer) : "",
-             has_entered ? "is in this call too" : "has not entered this call");
+             has_entered ? "is in this call too" : "has not entered this call",
+             will_answer ? "; rank 0 does not answer" : "");
     return fail_and_report(comm, &failure);
 }
 
@@ -184,14 +223,20 @@ static gm_status cannot_wait(struct gm_comm *comm)
 struct stillness {
     uint64_t moved_bytes;
     int64_t  since_ns;
+    bool     is_told; /* rank 0 knows in which call we wait, and for whom: */
+    int      told_peer;
 };
 
 static int64_t stall_deadline_ns(const struct gm_comm *comm, int64_t since_ns)
 {
-    if (comm->stall_limit_ms <= 0) return GMI_NEVER;
-    int  peer = gmi_op_waits_for(&comm->op);
-    bool has_entered = peer >= 0 && comm->group.ports[peer].is_descriptor_matched;
-    return since_ns + (comm->stall_limit_ms + (has_entered ? (int64_t)STALL_GRACE_MS : 0)) * GMI_NS_PER_MS;
+    return comm->stall_limit_ms <= 0 ? GMI_NEVER : since_ns + comm->stall_limit_ms * GMI_NS_PER_MS;
+}
+
+static int64_t tell_deadline_ns(const struct gm_comm *comm, int64_t since_ns)
+{
+    int after_ms = TELL_AFTER_MS;
+    if (comm->stall_limit_ms > 0 && comm->stall_limit_ms / 2 < after_ms) after_ms = comm->stall_limit_ms / 2;
+    return since_ns + after_ms * GMI_NS_PER_MS;
 }
 
 /* Going to sleep and being woken takes longer than a small message, so we first keep trying for a bounded
@@ -221,13 +266,25 @@ static gm_status wait_for_links(struct gm_comm *comm, struct stillness *still)
 {
     struct gmi_op *op = &comm->op;
     int64_t        from_ns = gmi_now_ns();
-    if (op->moved_bytes != still->moved_bytes) *still = (struct stillness){ op->moved_bytes, from_ns };
+    if (op->moved_bytes != still->moved_bytes) {
+        if (still->is_told) tell_waiting(comm, -1, false);
+        *still = (struct stillness){ .moved_bytes = op->moved_bytes, .since_ns = from_ns };
+    }
     gmi_poller_clear(&comm->poller);
     gmi_poller_add(&comm->poller, comm->alarm_fd, GMI_READABLE);
     gmi_op_interest(op, &comm->poller);
-    gm_status status = gmi_poller_wait(&comm->poller, stall_deadline_ns(comm, still->since_ns));
+    int64_t   stall_ns = stall_deadline_ns(comm, still->since_ns);
+    bool      has_entered;
+    int       peer = whom_we_wait_for(comm, &has_entered);
+    bool      is_told = still->is_told && still->told_peer == peer;
+    int64_t   tell_ns = is_told ? GMI_NEVER : tell_deadline_ns(comm, still->since_ns);
+    gm_status status = gmi_poller_wait(&comm->poller, tell_ns < stall_ns ? tell_ns : stall_ns);
     op->traffic.waiting_ns += gmi_now_ns() - from_ns;
-    return status;
+    if (status != GM_AGAIN || tell_ns >= stall_ns) return status;
+    tell_waiting(comm, peer, has_entered);
+    still->is_told = true;
+    still->told_peer = peer;
+    return GM_OK;
 }
 
 static gm_status run_to_end(struct gm_comm *comm)
@@ -273,6 +330,9 @@ gm_status gmi_comm_run(struct gm_comm *comm)
     add_traffic(&comm->traffic[op->call.collective], &op->traffic);
     add_traffic(&comm->traffic[GM_COLLECTIVE_END], &op->traffic);
     pthread_mutex_unlock(&comm->lock);
-    if (status == GM_OK) comm->done_seq = op->call.seq;
+    if (status == GM_OK) {
+        comm->done_seq = op->call.seq;
+        comm->done_call = op->call;
+    }
     return status;
 }

@@ -315,7 +315,40 @@ static void sum_noise(struct rank_self *self)
 static void float_sums_have_the_same_bits_everywhere_in_ring_order(void **state)
 {
     const int sizes[] = { 2, 3, 5, 8 };
-    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) run_with(state, sizes[i], NULL, NULL, sum_noise);
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) run_with(state, sizes[i], "ring", NULL, sum_noise);
+}
+
+static uint64_t hash_of(const void *bytes, size_t n_bytes)
+{
+    uint64_t h = UINT64_C(14695981039346656037);
+    for (size_t i = 0; i < n_bytes; i++) h = (h ^ ((const uint8_t *)bytes)[i]) * UINT64_C(1099511628211);
+    return h;
+}
+
+static void hash_sums(struct rank_self *self)
+{
+    float *values = malloc(LARGE * sizeof *values);
+    rank_create(self);
+    for (int k = 0; k < RANKS_NUMBERS; k++) {
+        size_t count = k < 40 ? (size_t)k : (size_t)k * (size_t)k * 24;
+        for (size_t i = 0; i < count; i++) values[i] = noise(self->rank, i + (size_t)k);
+        rank_ok(self, gm_all_reduce(self->comm, values, values, count, GM_F32, k % 2 ? GM_AVG : GM_SUM));
+        self->record->numbers[k] = hash_of(values, count * sizeof *values);
+    }
+    rank_destroy(self);
+    free(values);
+}
+
+static void float_sums_have_the_same_bits_on_all_ranks_whatever_the_algorithm(void **state)
+{
+    const char *const algorithms[] = { "auto", "ring", "naive" };
+    for (size_t i = 0; i < sizeof algorithms / sizeof algorithms[0]; i++) {
+        struct ranks_job     job = { .n_ranks = 5, .body = hash_sums, .algorithm = algorithms[i] };
+        struct ranks_shared *shared = ranks_shared(ranks_run(state, &job));
+        for (int k = 1; k < job.n_ranks; k++) {
+            assert_memory_equal(shared->records[k].numbers, shared->records[0].numbers, sizeof shared->records[0].numbers);
+        }
+    }
 }
 
 /* ---- numbers that are not numbers, and numbers that are too large --------------------------------- */
@@ -400,6 +433,7 @@ int main(void)
         TEST(ipv6_works),
         TEST(rank_0_can_serve_the_store_itself),
         TEST(float_sums_have_the_same_bits_everywhere_in_ring_order),
+        TEST(float_sums_have_the_same_bits_on_all_ranks_whatever_the_algorithm),
         TEST(a_nan_of_any_rank_reaches_all_as_the_canonical_one),
         TEST(integers_wrap),
         TEST(nobody_leaves_a_barrier_before_all_have_entered_it),
