@@ -116,7 +116,7 @@ static void advance(struct ring *r, struct cursor *cursor, int walk, size_t move
         cursor->step += 1;
         cursor->at_bytes = 0;
     }
-    r->op->step = r->in.step < r->end_step ? r->in.step : r->end_step - 1;
+    r->op->step = (r->in.step < r->end_step ? r->in.step : r->end_step - 1) - r->first_step;
 }
 
 /* How much of the chunk that leaves is settled and not yet sent. */

@@ -96,26 +96,59 @@ static gm_status move_round(struct gmi_rounds *r)
     return is_done ? GM_OK : GM_AGAIN;
 }
 
+/* ---- greetings --------------------------------------------------------------------------------- */
+
+void gmi_rounds_greet_neighbours(struct gmi_op *op)
+{
+    struct gmi_rounds *r = rounds_of(op);
+    r->right = use_port(op, gmi_op_neighbour(op, +1)->peer);
+    r->left = use_port(op, gmi_op_neighbour(op, -1)->peer);
+    op->n_steps++;
+}
+
+static bool wants_to_greet(const struct gmi_rounds *r) { return r->right != NULL && !r->right->is_descriptor_sent; }
+static bool wants_greeting(const struct gmi_rounds *r) { return r->left != NULL && !r->left->is_descriptor_matched; }
+
+static gm_status exchange_greetings(struct gmi_rounds *r)
+{
+    size_t    none;
+    gm_status status = GM_OK;
+    if (wants_to_greet(r)) status = gmi_port_send_some(r->right, NULL, 0, 0, &none);
+    if (status == GM_OK && wants_greeting(r)) status = gmi_port_recv_some(r->left, NULL, 0, 0, &none);
+    return status;
+}
+
 /* ---- the machine ------------------------------------------------------------------------------- */
+
+/* GM_OK: on to the next round, or all rounds are over. */
+static gm_status go_round(struct gmi_op *op, struct gmi_rounds *r)
+{
+    gm_status status = move_round(r);
+    if (status != GM_OK) return status;
+    r->index++;
+    r->are_rounds_over = !prepare(op, r);
+    return GM_OK;
+}
 
 gm_status gmi_rounds_progress(struct gmi_op *op)
 {
     struct gmi_rounds *r = rounds_of(op);
     for (;;) {
         uint64_t  before_bytes = op->moved_bytes;
-        gm_status status = move_round(r);
-        if (status == GM_OK) {
-            r->index++;
-            if (!prepare(op, r)) return GM_OK;
-        } else if (status != GM_AGAIN || op->moved_bytes == before_bytes) {
-            return status;
-        }
+        int       before_index = r->index;
+        gm_status status = exchange_greetings(r);
+        if (status == GM_OK && !r->are_rounds_over) status = go_round(op, r);
+        if (status != GM_OK && status != GM_AGAIN) return status;
+        if (r->are_rounds_over && !wants_to_greet(r) && !wants_greeting(r)) return GM_OK;
+        if (op->moved_bytes == before_bytes && r->index == before_index) return GM_AGAIN;
     }
 }
 
 void gmi_rounds_interest(struct gmi_op *op, struct gmi_poller *poller)
 {
     struct gmi_rounds *r = rounds_of(op);
+    if (wants_to_greet(r)) gmi_port_watch(r->right, poller, GMI_WRITABLE);
+    if (wants_greeting(r)) gmi_port_watch(r->left, poller, GMI_READABLE);
     for (int i = 0; i < r->n_sends; i++) {
         if (!is_sent(&r->sends[i])) gmi_port_watch(r->sends[i].port, poller, GMI_WRITABLE);
     }

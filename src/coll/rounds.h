@@ -20,6 +20,8 @@ struct gmi_rounds {
     int                 index; /* of the round that is running */
     int                 n_sends, n_recvs;
     struct gmi_transfer sends[GMI_MAX_TRANSFERS], recvs[GMI_MAX_TRANSFERS];
+    bool                are_rounds_over;
+    struct gmi_port    *right, *left; /* to be greeted; NULL: nobody */
 
     /* Uses what the round before `index` has brought (nothing before round 0) and adds the transfers of round
      * `index`. False: there is no such round, the collective is finished. */
@@ -29,6 +31,12 @@ struct gmi_rounds {
 /* For an algorithm's begin: sets op->state up. */
 void gmi_rounds_begin(struct gmi_op *op, int n_rounds,
                       bool (*prepare)(struct gmi_op *op, struct gmi_rounds *rounds, int index));
+
+/* After gmi_rounds_begin, for algorithms in which ring neighbours do not exchange data anyway: the right one
+ * gets our descriptor at once, and the collective is not finished before that of the left one has matched. The
+ * rounds do not wait for it. So ranks that call different things find out, whatever the links of their rounds.
+ * Counts as a step behind the last round. */
+void gmi_rounds_greet_neighbours(struct gmi_op *op);
 
 /* For prepare. The memory must stay as it is until the round is over. */
 void gmi_rounds_send(struct gmi_op *op, struct gmi_rounds *r, int peer, const void *data, size_t n_bytes);

@@ -6,9 +6,11 @@
  *     N = 6      round 0     round 1         round 2
  *                0 -> 1      0 -> 2, 1 -> 3  0 -> 4, 1 -> 5
  *
- * Cost: ceil(log2 N) latencies; a rank sends D bytes to each of its children, N-1 times D over all ranks. Only
- * parents and children compare their descriptors: of two ranks that call different things, a call that
- * completes may hide it until the next one.
+ * Parents and children alone would not notice all differences: with two roots, or with sizes that make some
+ * ranks take the chain, ranks might wait for each other on different links, or believe that they are done. So
+ * neighbours in the ring greet each other besides.
+ *
+ * Cost: ceil(log2 N) latencies; a rank sends D bytes to each of its children, N-1 times D over all ranks.
  */
 #include "coll/tree.h"
 
@@ -38,11 +40,17 @@ static bool prepare(struct gmi_op *op, struct gmi_rounds *r, int index)
     return true;
 }
 
-static void begin(struct gmi_op *op) { gmi_rounds_begin(op, n_rounds(gmi_op_ranks(op)), prepare); }
+static void begin(struct gmi_op *op)
+{
+    gmi_rounds_begin(op, n_rounds(gmi_op_ranks(op)), prepare);
+    gmi_rounds_greet_neighbours(op);
+}
 
 static void peers(int n_ranks, int rank, int root, gmi_need_fn need, void *user)
 {
     int number = number_of(n_ranks, rank, root);
+    need(user, (rank + 1) % n_ranks);
+    need(user, (rank + n_ranks - 1) % n_ranks);
     for (int have = 1; have < n_ranks; have *= 2) {
         if (number < have && number + have < n_ranks) need(user, rank_of(n_ranks, number + have, root));
         if (number >= have && number < 2 * have) need(user, rank_of(n_ranks, number - have, root));

@@ -91,6 +91,8 @@ struct gmi_fault_plan {
 };
 /* Wraps `inner`, which it owns from then on. NULL: no memory (inner is closed). */
 struct gmi_link *gmi_link_fault_wrap(struct gmi_link *inner, const struct gmi_fault_plan *plan);
+/* Cuts such a link now, whatever its plan says. */
+void gmi_link_fault_cut(struct gmi_link *link);
 
 /* The transports that a communicator can be told to use, by name. */
 struct gmi_transport {

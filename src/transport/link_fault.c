@@ -102,6 +102,8 @@ static const struct gmi_link_ops fault_ops = {
     .close = close_link,
 };
 
+void gmi_link_fault_cut(struct gmi_link *link) { (void)cut((struct fault_link *)link); }
+
 struct gmi_link *gmi_link_fault_wrap(struct gmi_link *inner, const struct gmi_fault_plan *plan)
 {
     struct fault_link *f = gmi_alloc(1, sizeof *f);

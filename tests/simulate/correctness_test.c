@@ -1,0 +1,298 @@
+/* correctness_test.c - every row of the algorithm table gives what a serial loop gives, over links that move
+ * a few bytes at a time. A new row joins by itself. */
+#include "base/alloc.h"
+#include "tests/support/trial.h"
+#include "tests/support/test.h"
+
+enum { TRIALS_PER_SIM = 8 };
+
+static bool is_reduction(const struct gmi_algo *row)
+{
+    return row->collective == GM_ALL_REDUCE || row->collective == GM_REDUCE_SCATTER;
+}
+
+/* ---- the battery --------------------------------------------------------------------------------- */
+
+/* A simulation that is exchanged for one with other links every few trials. */
+struct bench {
+    struct sim   sim;
+    bool         is_open;
+    int          n_trials;
+    uint64_t     next_seed;
+    struct trial trial;
+};
+
+static void try_shape(struct bench *b, int n_ranks, const struct trial_shape *shape)
+{
+    if (!trial_is_offered(shape) || !trial_fits(shape->algo, n_ranks)) return;
+    if (b->is_open && (b->n_trials == TRIALS_PER_SIM || b->sim.plan.n_ranks != n_ranks)) {
+        sim_fini(&b->sim);
+        b->is_open = false;
+    }
+    if (!b->is_open) {
+        struct sim_plan plan = sim_random_plan(n_ranks, b->next_seed++);
+        sim_init(&b->sim, &plan);
+        b->is_open = true;
+        b->n_trials = 0;
+    }
+    b->n_trials++;
+    trial_prepare(&b->trial, n_ranks, shape);
+    trial_run(&b->trial, &b->sim);
+}
+
+static void try_roots(struct bench *b, int n_ranks, struct trial_shape shape)
+{
+    int n_roots = shape.algo->collective == GM_BROADCAST ? n_ranks : 1;
+    for (shape.root = 0; shape.root < n_roots; shape.root++) {
+        shape.seed++;
+        try_shape(b, n_ranks, &shape);
+    }
+}
+
+static void try_types(struct bench *b, int n_ranks, struct trial_shape shape)
+{
+    int n_redops = is_reduction(shape.algo) ? GM_REDOP_END : 1;
+    for (int dtype = 0; dtype < GM_DTYPE_END; dtype++) {
+        for (int redop = 0; redop < n_redops; redop++) {
+            shape.dtype = (gm_dtype)dtype;
+            shape.redop = (gm_redop)redop;
+            shape.is_in_place = gmi_rng_u64(shape.seed, (uint64_t)(dtype * GM_REDOP_END + redop)) & 1;
+            shape.seed += 100;
+            try_roots(b, n_ranks, shape);
+            if (redop != GM_SUM) continue;
+            shape.is_in_place = !shape.is_in_place;
+            try_roots(b, n_ranks, shape);
+        }
+    }
+}
+
+static void battery(struct bench *b, const struct gmi_algo *row, uint64_t seed)
+{
+    for (int n = 2; n <= 9; n++) {
+        size_t ranks = (size_t)n;
+        size_t counts[] = { 0, 1, 2, ranks - 1, ranks, ranks + 1, 31, 100 + ranks };
+        for (size_t i = 0; i < TEST_COUNT(counts); i++) {
+            if (n > 6 && counts[i] != 1 && counts[i] != ranks + 1 && counts[i] != 31) continue;
+            struct trial_shape shape = { .algo = row, .count_elems = counts[i], .seed = seed + 100000 * i };
+            try_types(b, n, shape);
+        }
+    }
+}
+
+static void every_count_type_reduction_and_root(void **state)
+{
+    const struct gmi_algo *row = *state;
+    static struct bench    b;
+    int                    n_rounds = test_is_long() ? 20 : 1;
+    b.next_seed = 1;
+    for (int round = 0; round < n_rounds; round++) battery(&b, row, (uint64_t)round);
+    sim_fini(&b.sim);
+    b.is_open = false;
+    trial_fini(&b.trial);
+}
+
+/* ---- larger than a piece, a block, and the scratch memory ----------------------------------------- */
+
+static void run_once(const struct sim_plan *plan, const struct trial_shape *shape)
+{
+    static struct sim sim;
+    struct trial      trial = { 0 };
+    sim_init(&sim, plan);
+    trial_prepare(&trial, plan->n_ranks, shape);
+    trial_run(&trial, &sim);
+    trial_fini(&trial);
+    sim_fini(&sim);
+}
+
+static void many_pieces_and_blocks(void **state)
+{
+    const struct gmi_algo *row = *state;
+    for (int n = 2; n <= 3; n++) {
+        for (int in_place = 0; in_place < 2; in_place++) {
+            /* Chunks of a piece and a bit, so that the last piece is a short one. */
+            size_t count_elems = (size_t)n * (GMI_PIECE_BYTES / 4 + 4321) + 1;
+            struct trial_shape shape = { .algo = row, .count_elems = count_elems, .dtype = GM_F32, .redop = GM_SUM,
+                                         .is_in_place = in_place == 1, .root = n - 1, .seed = 5 };
+            struct sim_plan plan = { .n_ranks = n, .seed = 11, .capacity_bytes = 300007, .max_move_bytes = 400000 };
+            run_once(&plan, &shape);
+        }
+    }
+}
+
+static void blocks_at_any_speed_of_links(void **state)
+{
+    const struct gmi_algo *row = *state;
+    static const size_t    capacities[] = { 1000, 65536, 70001, 1000000 };
+    for (int n = 2; n <= 5; n++) {
+        for (size_t i = 0; i < TEST_COUNT(capacities); i++) {
+            struct trial_shape shape = { .algo = row, .count_elems = 4 * 16384 + 5, .dtype = GM_I32, .redop = GM_SUM,
+                                         .is_in_place = i % 2 == 0, .seed = i };
+            struct sim_plan plan = { .n_ranks = n, .seed = i, .capacity_bytes = capacities[i],
+                                     .max_move_bytes = i == 3 ? 90000 : 0, .delay_probability = i == 1 ? 0.3 : 0 };
+            run_once(&plan, &shape);
+        }
+    }
+}
+
+/* ---- the order of a sum -------------------------------------------------------------------------- */
+
+static bool has_stated_order(const struct gmi_algo *row)
+{
+    return row->id == GMI_ALGO_RING || row->id == GMI_ALGO_NAIVE;
+}
+
+/* The results of all ranks, of which there is one for each element, or N that must agree. */
+static void check_agreement(const struct trial *t, const struct sim *sim)
+{
+    if (t->shape.algo->collective != GM_ALL_REDUCE) return;
+    for (int rank = 1; rank < t->n_ranks; rank++) {
+        sim_assert(sim, memcmp(t->recv[0].bytes, t->recv[rank].bytes, t->shape.count_elems * t->elem_bytes) == 0);
+    }
+}
+
+static void rough_floats_give_the_same_bits_on_all_ranks_in_the_stated_order(void **state)
+{
+    const struct gmi_algo *row = *state;
+    static struct sim      sim;
+    struct trial           trial = { 0 };
+    if (!is_reduction(row)) return;
+    for (int n = 2; n <= 6; n++) {
+        for (uint64_t seed = 0; seed < 16; seed++) {
+            struct trial_shape shape = { .algo = row, .count_elems = 29 + seed, .values = TRIAL_ROUGH, .seed = seed,
+                                         .dtype = seed % 2 ? GM_F64 : GM_F32, .redop = seed % 4 == 3 ? GM_AVG : GM_SUM,
+                                         .is_in_place = seed % 3 == 0,
+                                         .order = row->id == GMI_ALGO_RING ? TRIAL_BY_RING : TRIAL_BY_RANK };
+            struct sim_plan plan = sim_random_plan(n, seed);
+            sim_init(&sim, &plan);
+            trial_prepare(&trial, n, &shape);
+            for (int rank = 0; rank < n; rank++) trial_begin(&trial, &sim, rank);
+            sim_assert(&sim, sim_run(&sim));
+            check_agreement(&trial, &sim);
+            for (int rank = 0; rank < n && has_stated_order(row); rank++) trial_check_result(&trial, &sim, rank);
+            sim_fini(&sim);
+        }
+    }
+    trial_fini(&trial);
+}
+
+/* ---- who waits for whom -------------------------------------------------------------------------- */
+
+/* Nobody may be ready before the one has entered: all but broadcast promise that. */
+static void nobody_is_ready_before_the_last_has_entered(void **state)
+{
+    const struct gmi_algo *row = *state;
+    static struct sim      sim;
+    struct trial           trial = { 0 };
+    if (row->collective == GM_BROADCAST) return;
+    for (int n = 2; n <= 6; n++) {
+        for (int late = 0; late < n; late++) {
+            for (size_t count_elems = 0; count_elems < 20; count_elems += 19) {
+                struct trial_shape shape = { .algo = row, .count_elems = count_elems, .dtype = GM_I64 };
+                struct sim_plan    plan = { .n_ranks = n, .seed = 3, .capacity_bytes = 100000 };
+                sim_init(&sim, &plan);
+                trial_prepare(&trial, n, &shape);
+                for (int rank = 0; rank < n; rank++) {
+                    if (rank != late) trial_begin(&trial, &sim, rank);
+                }
+                /* Without data only neighbours prove that they are there, except in a barrier. */
+                bool may_some_end = count_elems == 0 && row->collective != GM_BARRIER;
+                bool have_ended = sim_run(&sim);
+                sim_assert(&sim, may_some_end || !have_ended);
+                for (int rank = 0; rank < n && !may_some_end; rank++) {
+                    if (rank != late) sim_assert(&sim, sim.ranks[rank].status == GM_AGAIN);
+                }
+                trial_begin(&trial, &sim, late);
+                sim_assert(&sim, sim_run(&sim));
+                for (int rank = 0; rank < n; rank++) trial_check_result(&trial, &sim, rank);
+                trial_check_counts(&trial, &sim);
+                sim_fini(&sim);
+            }
+        }
+    }
+    trial_fini(&trial);
+}
+
+/* A rank may run ahead by as many calls as its neighbours' links hold. */
+static void fast_ranks_may_begin_the_next_call_early(void **state)
+{
+    const struct gmi_algo *row = *state;
+    static struct sim      sim;
+    enum { N = 4, CALLS = 6 };
+    struct trial    trials[CALLS] = { 0 };
+    struct sim_plan plan = { .n_ranks = N, .seed = 9, .capacity_bytes = 1 << 16, .max_move_bytes = 7 };
+    int             next_call[N] = { 0 };
+    sim_init(&sim, &plan);
+    for (int c = 0; c < CALLS; c++) {
+        struct trial_shape shape = { .algo = row, .count_elems = (size_t)(3 * c), .dtype = GM_F64, .redop = GM_MAX,
+                                     .seed = (uint64_t)c, .root = c % N };
+        trial_prepare(&trials[c], N, &shape);
+    }
+    bool is_any_left = true;
+    while (is_any_left) {
+        is_any_left = false;
+        for (int rank = 0; rank < N; rank++) { /* whoever is ready goes on at once */
+            if (sim.ranks[rank].status == GM_AGAIN || next_call[rank] == CALLS) continue;
+            trial_begin(&trials[next_call[rank]++], &sim, rank);
+            is_any_left = true;
+        }
+        (void)sim_run(&sim);
+    }
+    for (int c = 0; c < CALLS; c++) {
+        for (int rank = 0; rank < N; rank++) trial_check_result(&trials[c], &sim, rank);
+        trial_fini(&trials[c]);
+    }
+    for (int rank = 0; rank < N; rank++) sim_assert(&sim, sim.ranks[rank].status == GM_OK);
+    sim_assert(&sim, sim_links_are_empty(&sim));
+    sim_fini(&sim);
+}
+
+/* ---- memory -------------------------------------------------------------------------------------- */
+
+static void no_memory_is_taken_on_the_data_path(void **state)
+{
+    const struct gmi_algo *row = *state;
+    static struct sim      sim;
+    struct trial           trial = { 0 };
+    struct trial_shape     shape = { .algo = row, .count_elems = 1001, .dtype = GM_F32, .redop = GM_AVG };
+    struct sim_plan        plan = { .n_ranks = 4, .seed = 2, .capacity_bytes = 333 };
+    sim_init(&sim, &plan);
+    trial_prepare(&trial, 4, &shape);
+    for (int call = 0; call < 2; call++) {
+        uint64_t before = gmi_alloc_calls();
+        for (int rank = 0; rank < 4; rank++) trial_begin(&trial, &sim, rank);
+        sim_assert(&sim, sim_run(&sim));
+        assert_int_equal(gmi_alloc_calls(), before);
+    }
+    trial_fini(&trial);
+    sim_fini(&sim);
+}
+
+int main(void)
+{
+    static const struct {
+        const char      *name;
+        CMUnitTestFunction run;
+    } kinds[] = {
+        { "every count, type, reduction and root", every_count_type_reduction_and_root },
+        { "many pieces and blocks", many_pieces_and_blocks },
+        { "blocks at any speed of links", blocks_at_any_speed_of_links },
+        { "rough floats give the same bits on all ranks, in the stated order",
+          rough_floats_give_the_same_bits_on_all_ranks_in_the_stated_order },
+        { "nobody is ready before the last has entered", nobody_is_ready_before_the_last_has_entered },
+        { "fast ranks may begin the next call early", fast_ranks_may_begin_the_next_call_early },
+        { "no memory is taken on the data path", no_memory_is_taken_on_the_data_path },
+    };
+    static struct CMUnitTest tests[256];
+    static char              names[256][128];
+    size_t                   n = 0;
+    for (size_t row = 0; gmi_algo_row(row) != NULL; row++) {
+        for (size_t k = 0; k < TEST_COUNT(kinds) && n < TEST_COUNT(tests); k++) {
+            const struct gmi_algo *algo = gmi_algo_row(row);
+            snprintf(names[n], sizeof names[n], "%s %s: %s", algo->name, gm_collective_name(algo->collective),
+                     kinds[k].name);
+            tests[n] = (struct CMUnitTest){ names[n], kinds[k].run, NULL, NULL, (void *)algo };
+            n++;
+        }
+    }
+    return _cmocka_run_group_tests("correctness", tests, n, NULL, NULL);
+}
