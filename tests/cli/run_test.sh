@@ -110,7 +110,7 @@ capture_run 'if [ $RANK = 1 ]; then echo "the reason" >&2; exit 9; fi; i=0; whil
 check "noise of others does not hide the reason" ends_with_block '| the reason$'
 check "the block is the last thing said" is "$(sed -n '/failed first/,$p' "$err" | grep -c -v '^gradmesh: ')" 0
 
-capture_run 'trap "" TERM; [ $RANK = 0 ] && exit 5; sleep 30 & wait; wait' 2
+capture_run "trap '' TERM; if [ \$RANK = 0 ]; then until [ -e '$scratch/deaf' ]; do :; done; exit 5; fi; : >'$scratch/deaf'; while :; do sleep 1; done" 2
 check "a rank that ignores TERM is killed after the grace" ends_with_block 'rank 1 was ended by the launcher (SIGKILL)'
 check "and the status stays that of the first" is "$status" 5
 
