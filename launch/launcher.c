@@ -2,7 +2,7 @@
  *
  *     running --status 3--> settling --+                      (who failed first is not known yet)
  *        |                             |
- *        +-- failure, signal, time-out, closed output --> ending --> (KILL after a grace)
+ *        +-- failure, signal, time-out, closed output --> ending --> (TERM, KILL after a grace)
  *        |                                                   |
  *        +------ every worker has ended ---------------------+
  *                                                            v
@@ -51,6 +51,7 @@
 
 enum {
     SETTLE_MS = 60,          /* a victim may be reaped before the culprit; so long it is waited for */
+    LAST_WORDS_MS = 700,     /* in which ranks that are connected find out themselves, and say, who failed */
     FAILURE_GRACE_MS = 2000, /* between TERM and KILL, when a rank has failed */
     SIGNAL_GRACE_MS = 3000,  /* between the user's signal and KILL */
     SWEEP_GRACE_MS = 1000,   /* between TERM and KILL, for what a finished worker left behind */
@@ -69,7 +70,7 @@ struct job {
     const struct launch_options *options;
     struct launch_result        *result;
     enum job_state               state;
-    int64_t                      start_ns, timeout_ns, settle_ns, kill_ns, give_up_ns, sweep_ns;
+    int64_t                      start_ns, timeout_ns, noticed_ns, settle_ns, term_ns, kill_ns, give_up_ns, sweep_ns;
     int                          n_alive, n_sweeps;
     bool                         was_killed;  /* KILL was sent: nobody is asked politely any more */
     bool                         gives_up_output; /* the reader is not waited for any longer */
@@ -457,7 +458,13 @@ static void enter(struct job *job, enum job_state state)
     GMI_CHECK(state > job->state);
     job->state = state;
     switch (state) {
-    case SETTLING: job->settle_ns = gmi_deadline_after_ms(SETTLE_MS); break;
+    case SETTLING: {
+        /* Who says by status 3 that another rank failed is believed; that one may be slow to die. */
+        bool is_report = blame_of(&job->result->ranks[job->result->first_failed]) == REPORTS_ANOTHER;
+        job->noticed_ns = gmi_now_ns();
+        job->settle_ns = gmi_deadline_after_ms(is_report ? LAST_WORDS_MS : SETTLE_MS);
+        break;
+    }
     case SWEEPING:
         job->kill_ns = gmi_deadline_after_ms(SWEEP_GRACE_MS);
         job->give_up_ns = gmi_deadline_after_ms(SWEEP_LIMIT_MS);
@@ -480,14 +487,31 @@ static void end_job(struct job *job, enum launch_end why, int signal, int64_t gr
 {
     job->result->end = why;
     enter(job, ENDING);
+    job->term_ns = GMI_NEVER;
     job->kill_ns = gmi_deadline_after_ms(grace_ms);
     signal_workers(job, signal);
 }
 
+/* Ranks that have met will notice the failure, name it and exit by themselves; a TERM at once would take the
+ * word from them. The others, which may not even know gradmesh, are ended right away. */
 static void end_for_failure(struct job *job, int rank)
 {
+    bool have_met = gmi_store_server_ranks_seen(job->store) >= job->result->n_ranks;
     job->result->first_failed = rank;
-    end_job(job, LAUNCH_END_FAILURE, SIGTERM, FAILURE_GRACE_MS);
+    if (!have_met) {
+        end_job(job, LAUNCH_END_FAILURE, SIGTERM, FAILURE_GRACE_MS);
+        return;
+    }
+    job->result->end = LAUNCH_END_FAILURE;
+    job->term_ns = (job->state == SETTLING ? job->noticed_ns : gmi_now_ns()) + LAST_WORDS_MS * GMI_NS_PER_MS;
+    job->kill_ns = job->term_ns + FAILURE_GRACE_MS * GMI_NS_PER_MS;
+    enter(job, ENDING);
+}
+
+static void end_politely(struct job *job)
+{
+    job->term_ns = GMI_NEVER;
+    signal_workers(job, SIGTERM);
 }
 
 static void end_now(struct job *job)
@@ -635,6 +659,7 @@ static void advance(struct job *job)
         end_job(job, LAUNCH_END_TIMEOUT, SIGTERM, FAILURE_GRACE_MS);
     }
     if (job->state == SETTLING && gmi_deadline_passed(job->settle_ns)) end_for_failure(job, job->result->first_failed);
+    if (job->state == ENDING && !job->was_killed && gmi_deadline_passed(job->term_ns)) end_politely(job);
     if (job->state == ENDING && !job->was_killed && gmi_deadline_passed(job->kill_ns)) signal_workers(job, SIGKILL);
     if (job->state < SWEEPING && job->n_alive == 0) enter(job, SWEEPING);
     if (job->state == SWEEPING && gmi_deadline_passed(job->sweep_ns)) sweep(job);
@@ -650,7 +675,7 @@ static int64_t next_deadline(const struct job *job)
     switch (job->state) {
     case RUNNING: return earlier(at, job->timeout_ns);
     case SETTLING: return earlier(at, job->settle_ns);
-    case ENDING: return job->was_killed ? at : earlier(at, job->kill_ns);
+    case ENDING: return job->was_killed ? at : earlier(at, earlier(job->term_ns, job->kill_ns));
     case SWEEPING: return job->sweep_ns;
     case DRAINING:
     case REPORTING: return gmi_deadline_passed(job->give_up_ns) ? at : earlier(at, job->give_up_ns);
