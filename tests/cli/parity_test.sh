@@ -25,7 +25,7 @@ n_different() { grep -oE '"[0-9a-f]{64}"' "$work/out" | sort -u | wc -l; }
 is_below() { awk "BEGIN { exit !($1 <= $2) }"; }
 
 # The drawn digits are there everywhere; fewer of them are drawn faster.
-few="--data synthetic:4000"
+few="--data synthetic:1000"
 run parity -n 1 $few --json
 check "one worker is the one process, to the bit" [ "$status $(field equal) $(field max_abs_diff)" = "0 203530 0" ]
 for n in 2 3 4 5; do
