@@ -10,28 +10,32 @@
 
 #include "base/error.h"
 
+/* Digits only: strtol alone would also take blanks and signs. */
+static bool parse_port(const char *text, int *port)
+{
+    size_t n_digits = strspn(text, "0123456789");
+    if (n_digits == 0 || n_digits > 5 || text[n_digits] != '\0') return false;
+    *port = (int)strtol(text, NULL, 10);
+    return *port >= 1 && *port <= 65535;
+}
+
 gm_status gmi_host_port_split(const char *text, char *host, size_t host_bytes, int *port,
                               gm_error *error)
 {
-    const char *colon = strrchr(text, ':');
+    const char *colon = strchr(text, ':');
     const char *first = text, *end = colon;
     if (text[0] == '[') {
         first = text + 1;
         end = strchr(text, ']');
-        if (end == NULL || end[1] != ':') colon = NULL;
-    } else if (colon != NULL && strchr(text, ':') != colon) {
-        colon = NULL; /* an IPv6 address without brackets: which colon ends it? */
+        colon = end != NULL && end[1] == ':' ? end + 1 : NULL;
     }
-    char *rest = NULL;
-    long  number = colon ? strtol(colon + 1, &rest, 10) : 0;
-    if (colon == NULL || rest == colon + 1 || *rest != '\0' || number < 1 || number > 65535 ||
-        end == first || (size_t)(end - first) >= host_bytes) {
+    /* An IPv6 address without brackets has a second colon, and so no port: which colon would end it? */
+    if (colon == NULL || !parse_port(colon + 1, port) || end == first || (size_t)(end - first) >= host_bytes) {
         return gmi_error_set(error, GM_ERR_ARG,
                              "'%.100s' is not an address of the form host:port or [ipv6]:port", text);
     }
     memcpy(host, first, (size_t)(end - first));
     host[end - first] = '\0';
-    *port = (int)number;
     return GM_OK;
 }
 

@@ -2,7 +2,6 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
-#include <ifaddrs.h>
 #include <net/if.h>
 #include <netinet/in.h>
 #include <stdio.h>
@@ -32,8 +31,10 @@ static bool is_in_network(const struct sockaddr *a, const char *network, const c
     memcpy(text, network, text_bytes);
     text[text_bytes] = '\0';
     if (inet_pton(a->sa_family, text, wanted) != 1) return false;
+    size_t n_digits = strspn(slash + 1, "0123456789");
+    if (n_digits == 0 || n_digits > 3 || slash[1 + n_digits] != '\0') return false; /* "/" is not "/0" */
     long bits = strtol(slash + 1, NULL, 10);
-    if (bits < 0 || bits > (long)(8 * n_bytes)) return false;
+    if (bits > (long)(8 * n_bytes)) return false;
     for (size_t i = 0; i < n_bytes && bits > 0; i++, bits -= 8) {
         uint8_t mask = bits >= 8 ? 0xff : (uint8_t)(0xff00 >> bits);
         if ((have[i] ^ wanted[i]) & mask) return false;
@@ -96,24 +97,33 @@ static gm_status nothing_fits(const struct ifaddrs *all, const char *list, gm_er
     return gmi_error_set(error, GM_ERR_ARG, "no interface of this host fits '%.100s'; there are: %s", list, names);
 }
 
+/* A link-local address needs a scope that means nothing on another host, so any other one is better; after
+ * that the family decides, and then the order of the system. */
+static int goodness(const struct ifaddrs *i, int family)
+{
+    struct gmi_address here;
+    set_address(&here, i->ifa_addr);
+    return (gmi_address_is_link_local(&here) ? 0 : 2) + (i->ifa_addr->sa_family == family ? 1 : 0);
+}
+
+gm_status gmi_interface_pick(struct gmi_address *address, const struct ifaddrs *all, const char *list, int family,
+                             gm_error *error)
+{
+    const struct ifaddrs *best = NULL;
+    for (const struct ifaddrs *i = all; i != NULL; i = i->ifa_next) {
+        if (!is_candidate(i) || !fits(i, list)) continue;
+        if (best == NULL || goodness(i, family) > goodness(best, family)) best = i;
+    }
+    if (best == NULL) return nothing_fits(all, list, error);
+    set_address(address, best->ifa_addr);
+    return GM_OK;
+}
+
 gm_status gmi_interface_choose(struct gmi_address *address, const char *list, int family, gm_error *error)
 {
     struct ifaddrs *all;
     if (getifaddrs(&all) != 0) return gmi_error_set_errno(error, errno, "cannot list the network interfaces");
-    const struct ifaddrs *best = NULL;
-    for (const struct ifaddrs *i = all; i != NULL; i = i->ifa_next) {
-        if (!is_candidate(i) || !fits(i, list)) continue;
-        struct gmi_address here;
-        set_address(&here, i->ifa_addr);
-        bool is_better = best == NULL || (best->ifa_addr->sa_family != family && i->ifa_addr->sa_family == family);
-        if (is_better && !(best != NULL && gmi_address_is_link_local(&here))) best = i;
-    }
-    gm_status status = GM_OK;
-    if (best == NULL) {
-        status = nothing_fits(all, list, error);
-    } else {
-        set_address(address, best->ifa_addr);
-    }
+    gm_status status = gmi_interface_pick(address, all, list, family, error);
     freeifaddrs(all);
     return status;
 }

@@ -1,0 +1,169 @@
+#include "coll/algo.h"
+#include "tests/support/test.h"
+
+/* ---- chunks -------------------------------------------------------------------------------------- */
+
+static void chunks_cover_everything_in_order_and_differ_by_one(void **state)
+{
+    (void)state;
+    static const size_t counts[] = { 0, 1, 2, 3, 7, 8, 9, 63, 64, 65, 1000, 100003, SIZE_MAX - 1, SIZE_MAX };
+    for (int n = 1; n <= 17; n++) {
+        for (size_t i = 0; i < TEST_COUNT(counts); i++) {
+            size_t end = 0, longest = 0, shortest = SIZE_MAX, before = SIZE_MAX;
+            for (int k = 0; k < n; k++) {
+                size_t first, elems;
+                gm_chunk(counts[i], n, k, &first, &elems);
+                assert_true(first == end);
+                assert_true(elems <= before); /* the longer ones first */
+                end = first + elems;
+                before = elems;
+                longest = elems > longest ? elems : longest;
+                shortest = elems < shortest ? elems : shortest;
+            }
+            assert_true(end == counts[i]);
+            assert_true(longest - shortest <= 1);
+        }
+    }
+}
+
+/* ---- codecs of requests -------------------------------------------------------------------------- */
+
+static gm_status choose(gm_collective which, int dtype, int redop)
+{
+    struct gmi_request request = { .which = which, .dtype = (gm_dtype)dtype, .redop = redop, .root = -1 };
+    gm_status          status = gmi_request_choose_codec(&request);
+    if (status == GM_OK) {
+        assert_true(request.codec.elem_bytes > 0);
+        assert_true((request.codec.combine != NULL) == gmi_request_is_reduction(&request));
+    }
+    return status;
+}
+
+static void wrong_numbers_are_refused_and_never_run(void **state)
+{
+    (void)state;
+    static const gm_collective reductions[] = { GM_ALL_REDUCE, GM_REDUCE_SCATTER };
+    for (size_t i = 0; i < TEST_COUNT(reductions); i++) {
+        for (int redop = 0; redop < GM_REDOP_END; redop++) {
+            assert_ok(choose(reductions[i], GM_F32, redop));
+            assert_status(choose(reductions[i], GM_DTYPE_END, redop), GM_ERR_ARG);
+            assert_status(choose(reductions[i], -1, redop), GM_ERR_ARG);
+            assert_status(choose(reductions[i], GM_I32, redop), redop == GM_AVG ? GM_ERR_UNSUPPORTED : GM_OK);
+        }
+        assert_status(choose(reductions[i], GM_F32, -1), GM_ERR_ARG);
+        assert_status(choose(reductions[i], GM_F32, GM_REDOP_END), GM_ERR_ARG);
+        assert_status(choose(reductions[i], GM_F32, INT32_MIN), GM_ERR_ARG);
+    }
+    assert_ok(choose(GM_ALL_GATHER, GM_I64, -1));
+    assert_status(choose(GM_ALL_GATHER, 77, -1), GM_ERR_ARG);
+    assert_status(choose(GM_BROADCAST, -5, -1), GM_ERR_ARG);
+    assert_ok(choose(GM_BARRIER, 0, -1));
+}
+
+/* ---- neighbours ---------------------------------------------------------------------------------- */
+
+static void neighbours_are_counted_around_the_ring(void **state)
+{
+    (void)state;
+    struct gmi_port  ports[5];
+    struct gmi_group group = { .n_ranks = 5, .ports = ports };
+    struct gmi_op    op = { .group = &group };
+    for (group.rank = 0; group.rank < 5; group.rank++) {
+        for (int distance = -4; distance <= 4; distance++) {
+            int peer = ((group.rank + distance) % 5 + 5) % 5;
+            assert_ptr_equal(gmi_op_neighbour(&op, distance), &ports[peer]);
+        }
+    }
+}
+
+/* ---- the table ----------------------------------------------------------------------------------- */
+
+static void every_row_is_complete(void **state)
+{
+    (void)state;
+    const struct gmi_algo *row, *other;
+    for (size_t i = 0; (row = gmi_algo_row(i)) != NULL; i++) {
+        assert_true(row->id != 0 && row->name != NULL && row->summary != NULL);
+        assert_true(row->begin != NULL && row->progress != NULL && row->interest != NULL);
+        assert_non_null(row->payload_sent_bytes);
+        assert_true(gmi_algo_is_name(row->name));
+        assert_string_equal(gmi_algo_name(row->id), row->name);
+        for (size_t j = 0; j < i && (other = gmi_algo_row(j)) != NULL; j++) {
+            assert_true((row->id == other->id) == (strcmp(row->name, other->name) == 0));
+            assert_false(row->id == other->id && row->collective == other->collective);
+        }
+    }
+    assert_false(gmi_algo_is_name("hypercube"));
+    assert_string_equal(gmi_algo_name(250), "?");
+}
+
+static void every_collective_has_an_algorithm_whatever_is_forced(void **state)
+{
+    (void)state;
+    static const size_t sizes[] = { 0, 1, 4096, 8192, 8193, 1 << 20, SIZE_MAX / 2 };
+    for (int which = 0; which < GM_COLLECTIVE_END; which++) {
+        for (int n = 2; n < 40; n++) {
+            for (size_t i = 0; i < TEST_COUNT(sizes); i++) {
+                const struct gmi_algo *row = gmi_algo_choose("auto", (gm_collective)which, n, sizes[i]), *forced;
+                assert_non_null(row);
+                assert_int_equal(row->collective, which);
+                assert_true(row->max_ranks == 0 || n <= row->max_ranks);
+                for (size_t k = 0; gmi_algo_row(k) != NULL; k++) {
+                    forced = gmi_algo_choose(gmi_algo_row(k)->name, (gm_collective)which, n, sizes[i]);
+                    assert_non_null(forced);
+                    assert_int_equal(forced->collective, which);
+                    assert_true(forced->max_ranks == 0 || n <= forced->max_ranks);
+                }
+            }
+        }
+    }
+}
+
+struct needs {
+    int rank, n_ranks, count[64];
+};
+
+static void note_need(void *user, int peer)
+{
+    struct needs *needs = user;
+    assert_in_range(peer, 0, needs->n_ranks - 1);
+    assert_true(peer != needs->rank);
+    needs->count[peer]++;
+}
+
+/* A link must be wanted by both its ends, or one would wait for it. */
+static void needs_of_links_are_mutual(void **state)
+{
+    (void)state;
+    static struct needs    all[64];
+    const struct gmi_algo *row;
+    for (size_t i = 0; (row = gmi_algo_row(i)) != NULL; i++) {
+        if (row->peers == NULL) continue;
+        for (int n = 2; n <= 20; n++) {
+            for (int root = 0; root < n && (row->max_ranks == 0 || n <= row->max_ranks); root++) {
+                memset(all, 0, sizeof all);
+                for (int rank = 0; rank < n; rank++) {
+                    all[rank].rank = rank;
+                    all[rank].n_ranks = n;
+                    row->peers(n, rank, root, note_need, &all[rank]);
+                }
+                for (int a = 0; a < n; a++) {
+                    for (int b = 0; b < n; b++) assert_true((all[a].count[b] > 0) == (all[b].count[a] > 0));
+                }
+            }
+        }
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(chunks_cover_everything_in_order_and_differ_by_one),
+        cmocka_unit_test(wrong_numbers_are_refused_and_never_run),
+        cmocka_unit_test(neighbours_are_counted_around_the_ring),
+        cmocka_unit_test(every_row_is_complete),
+        cmocka_unit_test(every_collective_has_an_algorithm_whatever_is_forced),
+        cmocka_unit_test(needs_of_links_are_mutual),
+    };
+    return cmocka_run_group_tests_name("op", tests, NULL, NULL);
+}
