@@ -291,6 +291,7 @@ static int run_worker(const struct parity_args *args, const struct cli_parsed *p
     parity->wants_usual = !(parsed->wants_json && parsed->json_path == NULL);
     gmi_error_clear(&parity->error);
     gmt_set_blas_threads((int)args->n_threads);
+    if (is_alone) cli_say_pid();
     int status;
     if (run_parity(parity, &place) != GM_OK)
         status = cli_failed("parity", parity->rank, parity->world_size, &parity->error);

@@ -43,8 +43,8 @@ static const char notes[] =
     "\n"
     "examples:\n"
     "  gradmesh train -n 4\n"
-    "  gradmesh train -n 2 --layers 784,512,10 --optimizer adamw --epochs 5 --checkpoint runs/a --log a.jsonl\n"
-    "  gradmesh train -n 2 --checkpoint runs/a --resume\n";
+    "  gradmesh train -n 2 --layers 784,512,10 --optimizer adamw --checkpoint runs/a --log a.jsonl\n"
+    "  gradmesh train -n 3 --layers 784,512,10 --optimizer adamw --checkpoint runs/a --log a.jsonl --resume\n";
 
 /* The options as given. */
 struct train_args {
@@ -311,11 +311,17 @@ static gm_status make_trainer(struct worker *worker)
     return status;
 }
 
-static void say_changed_options(struct worker *worker)
+static void say_where_it_begins(struct worker *worker)
 {
     struct gmt_recipe      saved;
     struct gmt_recipe_text now, then;
-    if (worker->from.path == NULL || gmt_recipe_read(&saved, &worker->from, NULL) != GM_OK) return;
+    if (worker->from.path == NULL) {
+        if (worker->args->has_resume)
+            fprintf(stderr, "gradmesh train: note: %s holds no checkpoint yet, so this starts from the beginning\n",
+                    worker->args->checkpoint_dir);
+        return;
+    }
+    if (gmt_recipe_read(&saved, &worker->from, NULL) != GM_OK) return;
     gmt_recipe_write(&worker->recipe, &now);
     gmt_recipe_write(&saved, &then);
     for (size_t i = 0; i < now.n_settings; i++) {
@@ -351,7 +357,7 @@ static void say_start(struct worker *worker)
         snprintf(exchange, sizeof exchange, "by %s over %s",
                  algorithms[args->algorithm > 0 ? args->algorithm : 0],
                  transports[args->transport > 0 ? args->transport : 0]);
-    say_changed_options(worker);
+    say_where_it_begins(worker);
     cli_print_start(&worker->printer, &worker->data, exchange, (int)args->n_threads,
                     worker->trainer.first_step);
     if (worker->log.path != NULL)
@@ -473,6 +479,7 @@ static int train_as_told(const struct cli_command *command, const struct train_a
     worker->parsed = parsed;
     worker->world_size = 1;
     gmi_error_clear(&worker->error);
+    if (place.world_size == 1) cli_say_pid();
     if (!is_launcher) status = run_worker(worker, &place);
     else status = prepare(worker, true) == GM_OK ? CLI_EXIT_OK : worker_failed(worker);
     worker_fini(worker);

@@ -74,6 +74,8 @@ int cli_launch_self(const struct cli_command *command, int n_workers, char **own
     return status;
 }
 
+void cli_say_pid(void) { fprintf(stderr, "rank 0 pid %ld\n", (long)getpid()); }
+
 /* ---- joining ----------------------------------------------------------------------------------- */
 
 static void print_log_line(void *user, gm_log_level level, const char *line)

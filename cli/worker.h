@@ -24,6 +24,9 @@ char **cli_own_words(int argc, char **argv);
 int cli_launch_self(const struct cli_command *command, int n_workers, char **own_words,
                     const struct cli_parsed *parsed, bool is_live);
 
+/* With -n 1 nothing needs to be started; the line that the launcher prints for each worker is said here. */
+void cli_say_pid(void);
+
 /* Whether a live line may be drawn: the stream is a terminal, or the launcher in front of us saw one. */
 bool cli_is_live(int fd);
 
