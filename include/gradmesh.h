@@ -60,7 +60,7 @@ extern "C" {
 /* What came of a call, by what the caller can do next. */
 typedef enum gm_status {
     GM_OK = 0,
-    GM_AGAIN,            /* nothing can move just now (never returned by the blocking calls below) */
+    GM_AGAIN,            /* not done yet (of asynchronous work only) */
     GM_ERR_ARG,          /* an argument is wrong; nothing was started */
     GM_ERR_STATE,        /* the call is not allowed now; nothing was started */
     GM_ERR_UNSUPPORTED,  /* this combination is not offered; nothing was started */
@@ -278,6 +278,50 @@ GM_API GM_MUST_USE gm_status gm_broadcast(gm_comm *comm, void *buffer, size_t co
 
 /* Returns when every rank has entered it. */
 GM_API GM_MUST_USE gm_status gm_barrier(gm_comm *comm);
+
+/* ---- asynchronous work ------------------------------------------------------------------------- *
+ *
+ * The same collectives, started now and finished later: the service thread moves them while the caller
+ * computes. Up to 128 may be in flight; they run one after another in the order in which they were started, which
+ * must be the same on all ranks, blocking calls included. Buffers belong to the work until it is done: neither
+ * may be written, and `recv` not be read, before gm_work_test or gm_work_wait says so.
+ *
+ *     gm_work *work;
+ *     if (gm_all_reduce_start(comm, grad, grad, count, GM_F32, GM_SUM, &work) != GM_OK) ...
+ *     ... compute something else ...
+ *     if (gm_work_wait(work, -1) != GM_OK) ...
+ *     gm_work_release(work);
+ *
+ * A start does not wait for other ranks, except for a connection the first time that an algorithm needs one.
+ * Status of a start: GM_OK and *work is set; else the record is in gm_comm_error and *work is NULL: what the
+ * blocking call returns for arguments, GM_ERR_STATE also when too many are in flight. What goes wrong later is
+ * the work's status; with the communicator's failure all unfinished work is done, with that error. */
+
+typedef struct gm_work gm_work;
+
+GM_API GM_MUST_USE gm_status gm_all_reduce_start(gm_comm *comm, const void *send, void *recv, size_t count,
+                                                 gm_dtype dtype, gm_redop redop, gm_work **work);
+GM_API GM_MUST_USE gm_status gm_reduce_scatter_start(gm_comm *comm, const void *send, void *recv, size_t count,
+                                                     gm_dtype dtype, gm_redop redop, gm_work **work);
+GM_API GM_MUST_USE gm_status gm_all_gather_start(gm_comm *comm, const void *send, void *recv, size_t count,
+                                                 gm_dtype dtype, gm_work **work);
+GM_API GM_MUST_USE gm_status gm_broadcast_start(gm_comm *comm, void *buffer, size_t count, gm_dtype dtype,
+                                                int root, gm_work **work);
+GM_API GM_MUST_USE gm_status gm_barrier_start(gm_comm *comm, gm_work **work);
+
+/* GM_AGAIN: not done yet. GM_OK: done, the result is there. Else how it failed. Never blocks; any thread. */
+GM_API gm_status gm_work_test(const gm_work *work);
+
+/* Waits until it is done, for timeout_ms at the most (-1: as long as it takes, which the stall limit bounds).
+ * Meanwhile this thread moves the collectives itself. Same results; GM_AGAIN when the time is over. */
+GM_API GM_MUST_USE gm_status gm_work_wait(gm_work *work, int timeout_ms);
+
+/* How a work failed; status GM_OK in it if it did not. Only after it is done. The work's. */
+GM_API const gm_error *gm_work_error(const gm_work *work);
+
+/* Gives the handle back. One that is not done goes on unattended, and its buffers stay bound until the
+ * communicator's next blocking call has returned. NULL is fine. Destroying the communicator ends all handles. */
+GM_API void gm_work_release(gm_work *work);
 
 /* ---- accounting -------------------------------------------------------------------------------- */
 

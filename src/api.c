@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/alloc.h"
+#include "base/clock.h"
 #include "base/error.h"
 #include "coll/algo.h"
 #include "comm/comm.h"
@@ -85,79 +85,29 @@ static gm_status check(struct call *c)
     return GM_OK;
 }
 
-/* ---- a world of one ----------------------------------------------------------------------------- */
+/* ---- running ------------------------------------------------------------------------------------ */
 
-static void run_alone(gm_comm *comm, const struct gmi_request *r)
-{
-    size_t bytes = r->count_elems * r->codec.elem_bytes;
-    if (!gmi_request_is_in_place(r) && bytes > 0) memcpy(r->recv, r->send, bytes);
-    if (r->codec.canonicalize != NULL) r->codec.canonicalize(r->recv, r->count_elems);
-    comm->traffic[r->which].calls++;
-    comm->traffic[GM_COLLECTIVE_END].calls++;
-    comm->done_seq = ++comm->seq;
-}
-
-/* ---- several ranks ------------------------------------------------------------------------------ */
-
-/* The others are in this call already or will be, and must not wait for a rank that cannot follow. */
-static gm_status no_memory(gm_comm *comm, size_t need_bytes)
-{
-    struct gmi_failure failure = { .status = GM_ERR_NOMEM, .culprit = comm->rank, .reporter = comm->rank,
-                                   .op_seq = comm->seq + 1 };
-    snprintf(failure.cause, sizeof failure.cause, "rank %d has no memory for %zu bytes of scratch", comm->rank,
-             need_bytes);
-    gmi_comm_fail(comm, &failure);
-    return gmi_comm_report_failure(comm, false);
-}
-
-static gm_status grow_work(gm_comm *comm, const struct gmi_request *request, const struct gmi_algo *algo)
-{
-    size_t need_bytes = gmi_op_work_bytes(request, algo, comm->n_ranks);
-    if (need_bytes <= comm->work_bytes) return GM_OK;
-    uint8_t *work = gmi_alloc(need_bytes, 1);
-    if (work == NULL) return no_memory(comm, need_bytes);
-    gmi_free(comm->work);
-    comm->work = work;
-    comm->work_bytes = need_bytes;
-    return GM_OK;
-}
-
-static gm_status run_together(gm_comm *comm, const struct gmi_request *request)
-{
-    if (comm->failure_record.status != GM_OK) return gmi_comm_report_failure(comm, false);
-    struct gmi_op         *op = &comm->op;
-    size_t                 total_bytes = request->count_elems * request->codec.elem_bytes;
-    const struct gmi_algo *algo = gmi_algo_choose(comm->algorithm, request->which, comm->n_ranks, total_bytes);
-    gm_status              status = grow_work(comm, request, algo);
-    if (status == GM_OK) status = gmi_comm_need_links(comm, algo, request->root);
-    if (status != GM_OK) return status;
-    comm->group.id = comm->group_id;
-    comm->group.epoch = comm->control.epoch;
-    op->group = &comm->group;
-    op->scratch = comm->scratch;
-    op->work = comm->work;
-    gmi_op_set_up(op, algo, request, ++comm->seq);
-    gmi_op_begin(op);
-    return gmi_comm_run(comm);
-}
-
-static gm_status run(struct call c)
+/* `work` NULL: to the end; else only starts. */
+static gm_status run_or_start(struct call c, gm_work **work)
 {
     gm_comm *comm = c.comm;
     if (comm == NULL) return GM_ERR_ARG;
     if (atomic_exchange(&comm->is_in_call, true)) return GM_ERR_STATE; /* the other thread's record stays */
     gm_status status = check(&c);
-    if (status == GM_OK && comm->n_ranks == 1) {
-        if (atomic_load(&comm->is_alarmed)) {
-            status = gmi_comm_report_failure(comm, false);
-        } else {
-            run_alone(comm, &c.asked);
-        }
-    } else if (status == GM_OK) {
-        status = run_together(comm, &c.asked);
+    if (status == GM_OK) {
+        status = work == NULL ? gmi_engine_run(comm, &c.asked) : gmi_engine_start(comm, &c.asked, work);
     }
     atomic_store(&comm->is_in_call, false);
     return status;
+}
+
+static gm_status run(struct call c) { return run_or_start(c, NULL); }
+
+static gm_status start(struct call c, gm_work **work)
+{
+    if (work == NULL) return GM_ERR_ARG;
+    *work = NULL;
+    return run_or_start(c, work);
 }
 
 /* ---- the public calls --------------------------------------------------------------------------- */
@@ -168,10 +118,10 @@ void gm_chunk(size_t count, int world_size, int rank, size_t *first_elem, size_t
     *n_elems = gmi_chunk_elems(count, world_size, rank);
 }
 
-gm_status gm_all_reduce(gm_comm *comm, const void *send, void *recv, size_t count, gm_dtype dtype, gm_redop redop)
+static struct call all_reduce(gm_comm *comm, const void *send, void *recv, size_t count, gm_dtype dtype, gm_redop redop)
 {
     struct gmi_request asked = { GM_ALL_REDUCE, send, recv, count, dtype, .redop = (int)redop, .root = -1 };
-    return run((struct call){ .comm = comm, .asked = asked, .send_elems = count, .recv_elems = count });
+    return (struct call){ .comm = comm, .asked = asked, .send_elems = count, .recv_elems = count };
 }
 
 static size_t own_elems(const gm_comm *comm, size_t count)
@@ -179,28 +129,94 @@ static size_t own_elems(const gm_comm *comm, size_t count)
     return comm == NULL ? 0 : gmi_chunk_elems(count, comm->n_ranks, comm->rank);
 }
 
-gm_status gm_reduce_scatter(gm_comm *comm, const void *send, void *recv, size_t count, gm_dtype dtype, gm_redop redop)
+static struct call reduce_scatter(gm_comm *comm, const void *send, void *recv, size_t count, gm_dtype dtype,
+                                  gm_redop redop)
 {
     struct gmi_request asked = { GM_REDUCE_SCATTER, send, recv, count, dtype, .redop = (int)redop, .root = -1 };
-    size_t          recv_elems = send == recv ? count : own_elems(comm, count);
-    return run((struct call){ .comm = comm, .asked = asked, .send_elems = count, .recv_elems = recv_elems });
+    size_t             recv_elems = send == recv ? count : own_elems(comm, count);
+    return (struct call){ .comm = comm, .asked = asked, .send_elems = count, .recv_elems = recv_elems };
 }
 
-gm_status gm_all_gather(gm_comm *comm, const void *send, void *recv, size_t count, gm_dtype dtype)
+static struct call all_gather(gm_comm *comm, const void *send, void *recv, size_t count, gm_dtype dtype)
 {
     struct gmi_request asked = { GM_ALL_GATHER, send, recv, count, dtype, .redop = -1, .root = -1 };
-    size_t          send_elems = send == recv ? count : own_elems(comm, count);
-    return run((struct call){ .comm = comm, .asked = asked, .send_elems = send_elems, .recv_elems = count });
+    size_t             send_elems = send == recv ? count : own_elems(comm, count);
+    return (struct call){ .comm = comm, .asked = asked, .send_elems = send_elems, .recv_elems = count };
 }
 
-gm_status gm_broadcast(gm_comm *comm, void *buffer, size_t count, gm_dtype dtype, int root)
+static struct call broadcast(gm_comm *comm, void *buffer, size_t count, gm_dtype dtype, int root)
 {
     struct gmi_request asked = { GM_BROADCAST, buffer, buffer, count, dtype, .redop = -1, .root = root };
-    return run((struct call){ .comm = comm, .asked = asked, .send_elems = count, .recv_elems = count });
+    return (struct call){ .comm = comm, .asked = asked, .send_elems = count, .recv_elems = count };
 }
 
-gm_status gm_barrier(gm_comm *comm)
+static struct call barrier(gm_comm *comm)
 {
-    struct gmi_request asked = { GM_BARRIER, .redop = -1, .root = -1 };
-    return run((struct call){ .comm = comm, .asked = asked });
+    return (struct call){ .comm = comm, .asked = { GM_BARRIER, .redop = -1, .root = -1 } };
+}
+
+gm_status gm_all_reduce(gm_comm *comm, const void *send, void *recv, size_t count, gm_dtype dtype, gm_redop redop)
+{
+    return run(all_reduce(comm, send, recv, count, dtype, redop));
+}
+gm_status gm_reduce_scatter(gm_comm *comm, const void *send, void *recv, size_t count, gm_dtype dtype, gm_redop redop)
+{
+    return run(reduce_scatter(comm, send, recv, count, dtype, redop));
+}
+gm_status gm_all_gather(gm_comm *comm, const void *send, void *recv, size_t count, gm_dtype dtype)
+{
+    return run(all_gather(comm, send, recv, count, dtype));
+}
+gm_status gm_broadcast(gm_comm *comm, void *buffer, size_t count, gm_dtype dtype, int root)
+{
+    return run(broadcast(comm, buffer, count, dtype, root));
+}
+gm_status gm_barrier(gm_comm *comm) { return run(barrier(comm)); }
+
+/* ---- asynchronous work --------------------------------------------------------------------------- */
+
+gm_status gm_all_reduce_start(gm_comm *comm, const void *send, void *recv, size_t count, gm_dtype dtype, gm_redop redop,
+                              gm_work **work)
+{
+    return start(all_reduce(comm, send, recv, count, dtype, redop), work);
+}
+gm_status gm_reduce_scatter_start(gm_comm *comm, const void *send, void *recv, size_t count, gm_dtype dtype,
+                                  gm_redop redop, gm_work **work)
+{
+    return start(reduce_scatter(comm, send, recv, count, dtype, redop), work);
+}
+gm_status gm_all_gather_start(gm_comm *comm, const void *send, void *recv, size_t count, gm_dtype dtype, gm_work **work)
+{
+    return start(all_gather(comm, send, recv, count, dtype), work);
+}
+gm_status gm_broadcast_start(gm_comm *comm, void *buffer, size_t count, gm_dtype dtype, int root, gm_work **work)
+{
+    return start(broadcast(comm, buffer, count, dtype, root), work);
+}
+gm_status gm_barrier_start(gm_comm *comm, gm_work **work) { return start(barrier(comm), work); }
+
+gm_status gm_work_test(const gm_work *work)
+{
+    return work == NULL ? GM_ERR_ARG : (gm_status)atomic_load_explicit(&work->status, memory_order_acquire);
+}
+
+gm_status gm_work_wait(gm_work *work, int timeout_ms)
+{
+    if (work == NULL) return GM_ERR_ARG;
+    gm_status status = gm_work_test(work);
+    if (status == GM_AGAIN && timeout_ms != 0) {
+        if (atomic_exchange(&work->comm->is_in_call, true)) return GM_ERR_STATE;
+        gmi_engine_wait(work->comm, work, timeout_ms < 0 ? GMI_NEVER : gmi_deadline_after_ms(timeout_ms));
+        atomic_store(&work->comm->is_in_call, false);
+        status = gm_work_test(work);
+    }
+    if (status != GM_OK && status != GM_AGAIN) work->comm->error = work->error;
+    return status;
+}
+
+const gm_error *gm_work_error(const gm_work *work) { return &work->error; }
+
+void gm_work_release(gm_work *work)
+{
+    if (work != NULL) gmi_engine_release(work->comm, work);
 }

@@ -77,17 +77,16 @@ static gm_status set_up(struct gm_comm *comm, const gm_comm_options *o, gm_error
     snprintf(comm->algorithm, sizeof comm->algorithm, "%s", or_default(o->algorithm, "auto"));
     comm->group_id = gmi_group_id(comm->group_name);
     pthread_mutex_init(&comm->lock, NULL);
-    gmi_poller_init(&comm->poller);
     gmi_error_clear(&comm->error);
     gmi_error_clear(&comm->failure_record);
+    if (gmi_engine_init(comm) != GM_OK) return gmi_error_set(error, GM_ERR_NOMEM, "no memory for a communicator");
     if (comm->n_ranks == 1) return GM_OK;
 
     comm->fingerprint = gmi_strdup(or_default(o->fingerprint, ""));
-    comm->scratch = gmi_alloc(GMI_SCRATCH_BYTES, 1);
     comm->group.ports = gmi_alloc((size_t)comm->n_ranks, sizeof *comm->group.ports);
     comm->calls = gmi_alloc((size_t)comm->n_ranks, sizeof *comm->calls);
     comm->has_link = gmi_alloc((size_t)comm->n_ranks, sizeof *comm->has_link);
-    if (comm->fingerprint == NULL || comm->scratch == NULL || comm->group.ports == NULL || comm->calls == NULL || comm->has_link == NULL ||
+    if (comm->fingerprint == NULL || comm->group.ports == NULL || comm->calls == NULL || comm->has_link == NULL ||
         gmi_control_init(&comm->control, comm->rank, comm->n_ranks, comm->fingerprint, &comm->log, gmi_service_notify,
                          comm) != GM_OK) {
         return gmi_error_set(error, GM_ERR_NOMEM, "no memory for a communicator of %d ranks", comm->n_ranks);
@@ -103,14 +102,12 @@ static void tear_down(struct gm_comm *comm)
     gmi_store_close(&comm->store);
     for (int k = 0; comm->group.ports != NULL && k < comm->n_ranks; k++) gmi_link_close(comm->group.ports[k].link);
     gmi_control_fini(&comm->control);
-    gmi_poller_fini(&comm->poller);
+    gmi_engine_fini(comm);
     pthread_mutex_destroy(&comm->lock);
     gmi_free(comm->group.ports);
     gmi_free(comm->calls);
     gmi_free(comm->has_link);
     gmi_free(comm->fingerprint);
-    gmi_free(comm->scratch);
-    gmi_free(comm->work);
     gmi_free(comm);
 }
 
@@ -149,6 +146,7 @@ static bool is_drained(struct gm_comm *comm)
 static void say_goodbye(struct gm_comm *comm)
 {
     int64_t deadline_ns = gmi_deadline_after_ms(GOODBYE_MS);
+    gmi_engine_halt(comm);
     pthread_mutex_lock(&comm->lock);
     gmi_control_leave(&comm->control, comm->done_seq);
     pthread_mutex_unlock(&comm->lock);
@@ -216,7 +214,7 @@ static gm_status kernel_counts(struct gmi_link *link, int64_t deadline_ns, uint6
 gm_status gm_comm_kernel_traffic(const gm_comm *comm, uint64_t *sent_bytes, uint64_t *recv_bytes)
 {
     if (comm == NULL || sent_bytes == NULL || recv_bytes == NULL) return GM_ERR_ARG;
-    if (atomic_load(&comm->is_in_call)) return GM_ERR_STATE;
+    if (atomic_load(&comm->is_in_call) || atomic_load(&comm->engine.n_unfinished) > 0) return GM_ERR_STATE;
     int64_t deadline_ns = gmi_deadline_after_ms(ACKNOWLEDGE_MS);
     *sent_bytes = *recv_bytes = 0;
     for (int k = 0; comm->n_ranks > 1 && k < comm->n_ranks; k++) {

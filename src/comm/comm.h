@@ -1,9 +1,11 @@
 /* comm.h - a communicator: the group, its links, its memory and its two threads.
  *
  *     caller's thread                              service thread
- *       collectives: owns ports, op, scratch         control connections, accepting, (rank 0) the store
- *       sleeps in one place: gmi_comm_run            sleeps in one place: its loop in service.c
+ *       collectives that it waits for                control connections, accepting, (rank 0) the store,
+ *       sleeps in one place: engine.c                collectives that nobody waits for
+ *                                                    sleeps in one place: its loop in service.c
  *
+ * Whichever of them holds the engine's lock moves collectives (comm/engine.h).
  * What both touch is in the part under `lock`. The service thread holds the lock while it steps and lets go
  * of it while it sleeps; stepping never blocks. Each side wakes the other through an event descriptor. */
 #ifndef GMI_COMM_H
@@ -15,6 +17,7 @@
 #include "base/log.h"
 #include "coll/op.h"
 #include "comm/control.h"
+#include "comm/engine.h"
 #include "net/poller.h"
 #include "rendezvous/acceptor.h"
 #include "rendezvous/call.h"
@@ -36,18 +39,13 @@ struct gm_comm {
     int64_t                     try_ns; /* how long a collective tries before it sleeps; 0: not at all */
 
     /* The caller's thread only. */
-    struct gmi_group  group;
-    struct gmi_op     op;
-    uint8_t          *scratch, *work;
-    size_t            work_bytes;
-    uint64_t          seq;      /* of the last collective that was started */
-    uint64_t          done_seq; /* of the last that succeeded ... */
-    struct gmi_descriptor done_call; /* ... by other ranks' help */
-    struct gmi_poller poller;
-    gm_error          error, failure_record; /* of the last mistake; of the failure, once a call has met it */
-    gm_traffic        traffic[GM_COLLECTIVE_END + 1];
+    struct gmi_group  group; /* its ports' links are set under the lock */
+    uint64_t          seq;   /* of the last collective that was started */
+    gm_error          error;
+    struct gmi_store  store;    /* holds our claim on the rank */
     bool             *has_link; /* by rank: seen by this thread */
-    struct gmi_store  store; /* holds our claim on the rank */
+
+    struct gmi_engine engine; /* what moves collectives */
 
     atomic_bool is_in_call; /* some thread is inside a collective */
     atomic_bool is_alarmed; /* there has been a failure or a goodbye: look under the lock */
@@ -55,6 +53,9 @@ struct gm_comm {
     /* Under the lock. */
     pthread_mutex_t          lock;
     struct gmi_control       control;
+    gm_traffic               traffic[GM_COLLECTIVE_END + 1];
+    uint64_t                 done_seq; /* of the last collective that succeeded */
+    gm_error                 failure_record; /* of the first call that met the failure */
     struct gmi_acceptor      acceptor;
     bool                     is_accepting;
     char                     name[16]; /* "rank 3", of the acceptor */
@@ -101,11 +102,11 @@ gm_status gmi_comm_connect(struct gm_comm *comm, const gm_comm_options *options,
 /* Waits until the links that an algorithm needs are there. The failures of a collective. */
 gm_status gmi_comm_need_links(struct gm_comm *comm, const struct gmi_algo *algo, int root);
 
-/* ---- run.c: one collective to its end, and its error record ------------------------------------- */
-gm_status gmi_comm_run(struct gm_comm *comm);
-/* Fills comm->error from the failure of the communicator; returns its status. */
-gm_status gmi_comm_report_failure(struct gm_comm *comm, bool is_in_op);
+/* ---- report.c: failures and error records --------------------------------------------------------- */
 /* Makes the failure known to all, unless there is one already. Any thread. */
 void gmi_comm_fail(struct gm_comm *comm, const struct gmi_failure *failure);
+bool gmi_comm_has_failed(struct gm_comm *comm, struct gmi_failure *failure);
+/* Fills a record from the failure of the communicator, as it struck `op` (NULL: before one). Its status. */
+gm_status gmi_comm_report_failure(struct gm_comm *comm, const struct gmi_op *op, gm_error *error);
 
 #endif

@@ -56,7 +56,7 @@ static gm_status give_up(struct gm_comm *comm, int peer)
     snprintf(f.cause, sizeof f.cause, "no connection between rank %d and rank %d within %d ms; %.180s", comm->rank, peer,
              comm->stall_limit_ms, reason);
     gmi_comm_fail(comm, &f);
-    return gmi_comm_report_failure(comm, false);
+    return gmi_comm_report_failure(comm, NULL, &comm->error);
 }
 
 gm_status gmi_comm_need_links(struct gm_comm *comm, const struct gmi_algo *algo, int root)
@@ -75,7 +75,7 @@ gm_status gmi_comm_need_links(struct gm_comm *comm, const struct gmi_algo *algo,
         int  absentee = gmi_control_absentee(&comm->control, comm->seq + 1);
         algo->peers(comm->n_ranks, comm->rank, root, note_present, &w);
         pthread_mutex_unlock(&comm->lock);
-        if (has_failure) return gmi_comm_report_failure(comm, false);
+        if (has_failure) return gmi_comm_report_failure(comm, NULL, &comm->error);
         w = look(comm, algo, root);
         if (w.n_missing == 0 || absentee >= 0) return GM_OK; /* the op itself reports who has left */
         if (gmi_deadline_passed(deadline_ns)) return give_up(comm, w.first_missing);

@@ -1,7 +1,7 @@
 /* service.c - the one service thread of a communicator: what must go on while the caller computes.
  *
- * It looks after the control connections, lets other ranks in and calls them for data links, and on rank 0
- * of a job without a launcher serves the store. It takes the lock to step all of these, and lets go of it to sleep. */
+ * It looks after the control connections, lets other ranks in and calls them for data links, moves the
+ * collectives that nobody waits for (comm/engine.h), and on rank 0 of a job without a launcher serves the store. It takes the lock to step all of these, and lets go of it to sleep. */
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
@@ -248,7 +248,10 @@ static void *serve(void *user)
         watch(comm, &poller);
         int64_t deadline_ns = next_look_ns(comm);
         pthread_mutex_unlock(&comm->lock);
-        gmi_poller_wait(&poller, deadline_ns);
+        gmi_engine_step(comm);
+        gmi_engine_watch(comm, &poller);
+        int64_t engine_ns = gmi_engine_next_ns(comm);
+        gmi_poller_wait(&poller, engine_ns < deadline_ns ? engine_ns : deadline_ns);
         if (gmi_poller_ready(&poller, comm->service_wake_fd)) drain_event(comm->service_wake_fd);
         pthread_mutex_lock(&comm->lock);
     }
