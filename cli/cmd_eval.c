@@ -27,7 +27,8 @@ static cJSON *to_json(const struct cli_trained *trained, const struct gmt_evalua
     return object;
 }
 
-static gm_status evaluate(struct cli_trained *trained, struct gmt_evaluation *result, gm_error *error)
+static gm_status evaluate(struct cli_trained *trained, struct gmt_evaluation *result,
+                          gm_error *error)
 {
     struct gmt_evaluator evaluator;
     gm_status            status = gmt_evaluator_init(&evaluator, NULL, &trained->data.test, error);
@@ -66,10 +67,11 @@ int cli_cmd_eval(int argc, char **argv)
         cli_free_trained(&trained);
         return CLI_EXIT_NO;
     }
-    fprintf(cli_text(&parsed), "%s, after step %llu\n%s: %llu of %llu right, loss %.4f\ntest accuracy: %.2f %%\n",
-            trained.checkpoint.path, (unsigned long long)trained.checkpoint.step, trained.data.source,
-            (unsigned long long)result.n_correct, (unsigned long long)result.n_samples, result.loss,
-            100 * result.accuracy);
+    fprintf(cli_text(&parsed),
+            "%s, after step %llu\n%s: %llu of %llu right, loss %.4f\ntest accuracy: %.2f %%\n",
+            trained.checkpoint.path, (unsigned long long)trained.checkpoint.step,
+            trained.data.source, (unsigned long long)result.n_correct,
+            (unsigned long long)result.n_samples, result.loss, 100 * result.accuracy);
     cJSON *object = parsed.wants_json ? to_json(&trained, &result) : NULL;
     status = cli_write_json(&parsed, "eval", object) ? CLI_EXIT_OK : CLI_EXIT_NO;
     cJSON_Delete(object);

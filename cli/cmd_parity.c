@@ -1,15 +1,17 @@
-/* cmd_parity.c - `gradmesh parity`: does training by N processes compute the same as training by one?
+/* cmd_parity.c - `gradmesh parity`: does training by N processes compute the same as training by
+ * one?
  *
- * The fixed job: 784-256-10, ReLU, softmax cross-entropy, plain SGD with rate 0.01, global batch 64, seed 6,
- * on MNIST where it is and else on the drawn digits. N workers do S steps of it; then one process does them
- * with each batch undivided, by the same kernels and with no knowledge of the ring. Compared are
+ * The fixed job: 784-256-10, ReLU, softmax cross-entropy, plain SGD with rate 0.01, global batch
+ * 64, seed 6, on MNIST where it is and else on the drawn digits. N workers do S steps of it;
+ * then one process does them with each batch undivided, by the same kernels and with no
+ * knowledge of the ring. Compared are
  *
  *   - the workers among themselves: their states must have one hash;
  *   - the workers with the one process: the order in which the gradient of a batch is summed differs, so
  *     the last bits may. By how much is bounded (bounds_for).
  *
- * For people, the same is shown once more with the settings of `gradmesh train`, where a rate ten times as
- * high and momentum magnify the differences; that one is bounded by nothing. */
+ * For people, the same is shown once more with the settings of `gradmesh train`, where a rate
+ * ten times as high and momentum magnify the differences; that one is bounded by nothing. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -66,7 +68,7 @@ struct parity {
     gm_error                  error;
 };
 
-/* ---- the bounds -------------------------------------------------------------------------------- */
+/* ---- the bounds ------------------------------------------------------------------------------ */
 
 enum { FIRST_STEPS = 60, BOUNDED_STEPS = 240 };
 
@@ -76,11 +78,12 @@ struct bounds {
     size_t min_equal;
 };
 
-/* For the first steps 2^-25 (2.98e-08: one unit in the last place of a weight between 1/4 and 1/2) and
- * 138,412 equal, whatever the number of workers: it matters little (measured for 2 to 8). Each step adds
- * its rounding differences: the largest one is taken to grow at most linearly, the share of parameters
- * that are reached as a random walk does. From some hundred steps on (measured: between 500 and 2000) a
- * rounding difference switches a ReLU, and differences jump; a bound would then be an accident. */
+/* For the first steps 2^-25 (2.98e-08: one unit in the last place of a weight between 1/4 and
+ * 1/2) and 138,412 equal, whatever the number of workers: it matters little (measured for 2 to
+ * 8). Each step adds its rounding differences: the largest one is taken to grow at most
+ * linearly, the share of parameters that are reached as a random walk does. From some hundred
+ * steps on (measured: between 500 and 2000) a rounding difference switches a ReLU, and
+ * differences jump; a bound would then be an accident. */
 static struct bounds bounds_for(size_t n_params, uint64_t n_steps)
 {
     const double  min_equal_share = 138412.0 / 203530.0;
@@ -97,7 +100,7 @@ static bool is_within(const struct bounds *bounds, const struct gmt_difference *
                                   difference->n_equal >= bounds->min_equal);
 }
 
-/* ---- the work ---------------------------------------------------------------------------------- */
+/* ---- the work -------------------------------------------------------------------------------- */
 
 static gm_status make_fixed_recipe(struct parity *parity, struct gmt_recipe *recipe)
 {
@@ -118,7 +121,8 @@ static gm_status make_recipes(struct parity *parity)
 {
     gm_status status = make_fixed_recipe(parity, &parity->fixed.recipe);
     if (status == GM_OK)
-        status = cli_default_recipe(&parity->usual.recipe, parity->args->data, &parity->data, &parity->error);
+        status = cli_default_recipe(&parity->usual.recipe, parity->args->data, &parity->data,
+                                    &parity->error);
     parity->fixed.recipe.total_steps = (uint64_t)parity->args->n_steps;
     parity->usual.recipe.total_steps = (uint64_t)parity->args->n_steps;
     if (parity->usual.recipe.schedule_steps < parity->usual.recipe.total_steps)
@@ -148,8 +152,9 @@ static gm_status run_alone(struct parity *parity, struct trial *trial)
         gm_status status = gmt_trainer_step(&trial->alone, &report, &parity->error);
         if (status != GM_OK) return status;
     }
-    trial->difference = gmt_compare(trial->trainer.mlp.params.weights, trial->alone.mlp.params.weights,
-                                    trial->alone.mlp.params.n_elems);
+    trial->difference =
+        gmt_compare(trial->trainer.mlp.params.weights, trial->alone.mlp.params.weights,
+                    trial->alone.mlp.params.n_elems);
     return GM_OK;
 }
 
@@ -170,7 +175,8 @@ static gm_status run_parity(struct parity *parity, const struct cli_join *place)
     if (status == GM_OK)
         status = gmt_data_load(&parity->data, data, GMT_DATA_SEED, GMT_DATA_TRAIN, &parity->error);
     if (status == GM_OK) status = make_recipes(parity);
-    if (status == GM_OK) status = gmt_recipe_check_data(&parity->fixed.recipe, &parity->data.train, &parity->error);
+    if (status == GM_OK)
+        status = gmt_recipe_check_data(&parity->fixed.recipe, &parity->data.train, &parity->error);
     if (status == GM_OK) status = join(parity, place);
     if (status == GM_OK) status = run_distributed(parity, &parity->fixed);
     if (status == GM_OK && parity->wants_usual) status = run_distributed(parity, &parity->usual);
@@ -183,22 +189,25 @@ static gm_status run_parity(struct parity *parity, const struct cli_join *place)
     return status;
 }
 
-/* ---- what it says ------------------------------------------------------------------------------ */
+/* ---- what it says ---------------------------------------------------------------------------- */
 
 static void print_trial(FILE *file, const struct trial *trial, int world_size)
 {
     char n_equal[CLI_GROUPED_BYTES], n_elems[CLI_GROUPED_BYTES];
-    fprintf(file, "  workers     %s\n", world_size == 1                ? "one, which has nobody to differ from"
-                                        : trial->end.are_identical ? "bitwise identical"
-                                                                   : "DIFFERENT");
+    fprintf(file, "  workers     %s\n",
+            world_size == 1            ? "one, which has nobody to differ from"
+            : trial->end.are_identical ? "bitwise identical"
+                                       : "DIFFERENT");
     for (int r = 0; r < world_size; r++)
         fprintf(file, "    rank %-3d  %s\n", r, trial->end.accounts[r].state_hash);
     fprintf(file, "  one process %s of %s parameters equal to the bit\n",
-            cli_grouped(trial->difference.n_equal, n_equal), cli_grouped(trial->difference.n_elems, n_elems));
+            cli_grouped(trial->difference.n_equal, n_equal),
+            cli_grouped(trial->difference.n_elems, n_elems));
     fprintf(file, "              maximum difference %.3g\n", trial->difference.max_abs_diff);
 }
 
-static void print_bounds(FILE *file, const struct bounds *bounds, const struct gmt_difference *difference)
+static void print_bounds(FILE *file, const struct bounds *bounds,
+                         const struct gmt_difference *difference)
 {
     char text[CLI_GROUPED_BYTES];
     if (!bounds->are_there) {
@@ -215,15 +224,17 @@ static void print_result(struct parity *parity, const struct bounds *bounds, boo
     FILE *file = cli_text(parity->parsed);
     char  text[CLI_GROUPED_BYTES];
     fprintf(file, "%s steps of the fixed job (784-256-10, SGD 0.01, batch 64, %s), %d worker%s\n",
-            cli_grouped(parity->fixed.recipe.total_steps, text), parity->data.source, parity->world_size,
-            parity->world_size == 1 ? "" : "s");
+            cli_grouped(parity->fixed.recipe.total_steps, text), parity->data.source,
+            parity->world_size, parity->world_size == 1 ? "" : "s");
     print_trial(file, &parity->fixed, parity->world_size);
     print_bounds(file, bounds, &parity->fixed.difference);
     if (parity->wants_usual) {
         const struct gmt_recipe *usual = &parity->usual.recipe;
-        fprintf(file, "\nfor information, with the settings of `gradmesh train` (%s %g, rate %g, batch %zu)\n",
-                gmt_optimizer_name(usual->optimizer.kind), usual->optimizer.momentum, usual->learning_rate,
-                usual->batch);
+        fprintf(file,
+                "\nfor information, with the settings of `gradmesh train` (%s %g, rate %g, batch "
+                "%zu)\n",
+                gmt_optimizer_name(usual->optimizer.kind), usual->optimizer.momentum,
+                usual->learning_rate, usual->batch);
         print_trial(file, &parity->usual, parity->world_size);
     }
     fprintf(file, "\nparity: %s\n", is_good ? "yes" : "NO");
@@ -244,8 +255,10 @@ static cJSON *to_json(const struct parity *parity, const struct bounds *bounds)
     for (int r = 0; r < parity->world_size; r++)
         cJSON_AddItemToArray(hashes, cJSON_CreateString(fixed->end.accounts[r].state_hash));
     cJSON_AddBoolToObject(object, "reproducible", false);
-    cJSON_AddNumberToObject(object, "min_equal_allowed", bounds->are_there ? (double)bounds->min_equal : (double)NAN);
-    cJSON_AddNumberToObject(object, "max_abs_diff_allowed", bounds->are_there ? bounds->max_abs_diff : (double)NAN);
+    cJSON_AddNumberToObject(object, "min_equal_allowed",
+                            bounds->are_there ? (double)bounds->min_equal : (double)NAN);
+    cJSON_AddNumberToObject(object, "max_abs_diff_allowed",
+                            bounds->are_there ? bounds->max_abs_diff : (double)NAN);
     cJSON_AddStringToObject(object, "data", parity->data.source);
     return object;
 }
@@ -254,7 +267,7 @@ static int say_result(struct parity *parity)
 {
     const struct trial *fixed = &parity->fixed;
     struct bounds       bounds = bounds_for(fixed->difference.n_elems, fixed->recipe.total_steps);
-    bool                is_good = fixed->end.are_identical && is_within(&bounds, &fixed->difference) &&
+    bool is_good = fixed->end.are_identical && is_within(&bounds, &fixed->difference) &&
                    (!parity->wants_usual || parity->usual.end.are_identical);
     print_result(parity, &bounds, is_good);
     cJSON *object = parity->parsed->wants_json ? to_json(parity, &bounds) : NULL;
@@ -263,7 +276,7 @@ static int say_result(struct parity *parity)
     return is_good && is_written ? CLI_EXIT_OK : CLI_EXIT_NO;
 }
 
-/* ---- the command ------------------------------------------------------------------------------- */
+/* ---- the command ----------------------------------------------------------------------------- */
 
 static void parity_fini(struct parity *parity)
 {
@@ -276,7 +289,8 @@ static void parity_fini(struct parity *parity)
     gmt_data_free(&parity->data);
 }
 
-static int run_worker(const struct parity_args *args, const struct cli_parsed *parsed, bool is_alone)
+static int run_worker(const struct parity_args *args, const struct cli_parsed *parsed,
+                      bool is_alone)
 {
     struct parity  *parity = gmi_alloc(1, sizeof *parity);
     struct cli_join place = { .command = "parity", .world_size = is_alone ? 1 : 0,
@@ -311,7 +325,8 @@ static int check_data(const struct parity_args *args)
     struct gmt_data data;
     gm_error        error;
     gmi_error_clear(&error);
-    if (gmt_data_load(&data, name, GMT_DATA_SEED, strncmp(name, "synthetic", 9) == 0 ? GMT_DATA_TEST : GMT_DATA_TRAIN,
+    if (gmt_data_load(&data, name, GMT_DATA_SEED,
+                      strncmp(name, "synthetic", 9) == 0 ? GMT_DATA_TEST : GMT_DATA_TRAIN,
                       &error) != GM_OK) {
         fprintf(stderr, "gradmesh parity: %s\n", error.text);
         return CLI_EXIT_NO;
@@ -342,8 +357,9 @@ int cli_cmd_parity(int argc, char **argv)
     if (own_words != NULL && cli_parse(&command, argc, argv, &parsed, &status)) {
         bool is_worker = cli_is_worker(&rank, &world_size);
         if (is_worker && args.has_workers && world_size != args.n_workers)
-            status = cli_usage_error(&command, "-n %lld would start workers, but this process is already "
-                                               "worker %d of %d: leave -n out",
+            status = cli_usage_error(&command,
+                                     "-n %lld would start workers, but this process is already "
+                                     "worker %d of %d: leave -n out",
                                      (long long)args.n_workers, rank, world_size);
         else if (is_worker || args.n_workers <= 1)
             status = run_worker(&args, &parsed, !is_worker && args.has_workers);

@@ -1,5 +1,5 @@
-/* cmd_predict.c - `gradmesh predict`: what a checkpoint takes some pictures of the test set for, with the
- * pictures drawn in the terminal. */
+/* cmd_predict.c - `gradmesh predict`: what a checkpoint takes some pictures of the test set for,
+ * with the pictures drawn in the terminal. */
 #include <langinfo.h>
 #include <locale.h>
 #include <stdio.h>
@@ -42,7 +42,7 @@ static struct prediction predict(struct cli_trained *trained, size_t index, floa
     return p;
 }
 
-/* ---- drawing ----------------------------------------------------------------------------------- *
+/* ---- drawing ---------------------------------------------------------------------------------- *
  *
  * A character is about twice as high as wide, so it shows two rows of a picture: with block characters as
  * its upper and lower half, without as the mean of both. */
@@ -64,11 +64,14 @@ static const char *cell(int upper, int lower, bool is_utf8)
     return upper + lower >= 96 ? "\u2591" : " "; /* light shade */
 }
 
-static void draw_line(FILE *file, const struct gmt_dataset *set, size_t index, int line, bool is_utf8)
+static void draw_line(FILE *file, const struct gmt_dataset *set, size_t index, int line,
+                      bool is_utf8)
 {
     int n_cols = set->n_cols < MAX_DRAWN_COLS ? set->n_cols : MAX_DRAWN_COLS;
     for (int col = 0; col < n_cols; col++)
-        fputs(cell(ink_at(set, index, 2 * line, col), ink_at(set, index, 2 * line + 1, col), is_utf8), file);
+        fputs(
+            cell(ink_at(set, index, 2 * line, col), ink_at(set, index, 2 * line + 1, col), is_utf8),
+            file);
 }
 
 /* One class's probability as a number and a bar. */
@@ -80,12 +83,14 @@ static void print_class(FILE *file, const struct prediction *p, size_t c, bool i
     if ((int)c == p->label) fputs(n_blocks > 0 ? "  <- the label" : "<- the label", file);
 }
 
-static void show(FILE *file, const struct gmt_dataset *set, const struct prediction *p, bool is_utf8)
+static void show(FILE *file, const struct gmt_dataset *set, const struct prediction *p,
+                 bool is_utf8)
 {
     int n_lines = (set->n_rows + 1) / 2, n_classes = (int)p->n_classes;
     int n_shown = n_classes < 20 ? n_classes : 20;
-    fprintf(file, "\nnumber %zu is a %d, taken for a %d (%.2f %%): %s\n", p->index, p->label, p->predicted,
-            100 * (double)p->probabilities[p->predicted], p->label == p->predicted ? "right" : "WRONG");
+    fprintf(file, "\nnumber %zu is a %d, taken for a %d (%.2f %%): %s\n", p->index, p->label,
+            p->predicted, 100 * (double)p->probabilities[p->predicted],
+            p->label == p->predicted ? "right" : "WRONG");
     for (int line = 0; line < n_lines || line < n_shown; line++) {
         if (line < n_lines) draw_line(file, set, p->index, line, is_utf8);
         else fprintf(file, "%*s", set->n_cols < MAX_DRAWN_COLS ? set->n_cols : MAX_DRAWN_COLS, "");
@@ -107,7 +112,7 @@ static cJSON *to_json(const struct prediction *p)
     return object;
 }
 
-/* ---- the command ------------------------------------------------------------------------------- */
+/* ---- the command ----------------------------------------------------------------------------- */
 
 /* Shows pictures first .. first + count - 1, which are there. */
 static int predict_all(struct cli_trained *trained, const struct cli_parsed *parsed, size_t first,
@@ -172,8 +177,9 @@ int cli_cmd_predict(int argc, char **argv)
         fprintf(stderr, "gradmesh predict: %s\n", error.text);
         status = CLI_EXIT_NO;
     } else if ((uint64_t)index + (uint64_t)count > trained.data.test.n_samples) {
-        status = cli_usage_error(&command, "%s has %zu pictures, numbered from 0; %lld from number %lld on "
-                                           "are not there",
+        status = cli_usage_error(&command,
+                                 "%s has %zu pictures, numbered from 0; %lld from number %lld on "
+                                 "are not there",
                                  trained.data.source, trained.data.test.n_samples, (long long)count,
                                  (long long)index);
     } else {

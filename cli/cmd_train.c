@@ -94,7 +94,7 @@ static void list_options(struct train_args *args, struct cli_option *options)
     cli_list_recipe_options(&args->recipe, options + N_TRAIN_OPTIONS);
 }
 
-/* ---- one worker -------------------------------------------------------------------------------- */
+/* ---- one worker ------------------------------------------------------------------------------ */
 
 /* What a worker holds; all-zero holds nothing. */
 struct worker {
@@ -139,7 +139,8 @@ static void say_warning(void *user, const char *sentence)
     fprintf(stderr, "gradmesh train: warning: %s; the one before it is tried\n", sentence);
 }
 
-static gm_status accept_checkpoint(void *user, const struct gmt_checkpoint *checkpoint, gm_error *error)
+static gm_status accept_checkpoint(void *user, const struct gmt_checkpoint *checkpoint,
+                                   gm_error *error)
 {
     const struct worker *worker = user;
     struct gmt_recipe    saved;
@@ -148,8 +149,8 @@ static gm_status accept_checkpoint(void *user, const struct gmt_checkpoint *chec
     return gmt_recipe_check_resume(&worker->recipe, &saved, checkpoint->path, error);
 }
 
-/* Finds what --resume names and checks that it fits the options. With is_speaking the damaged ones that are
- * passed over are named. */
+/* Finds what --resume names and checks that it fits the options. With is_speaking the damaged
+ * ones that are passed over are named. */
 static gm_status find_checkpoint(struct worker *worker, bool is_speaking)
 {
     const struct train_args *args = worker->args;
@@ -158,9 +159,11 @@ static gm_status find_checkpoint(struct worker *worker, bool is_speaking)
         gm_status status = gmt_checkpoint_open(&worker->from, args->resume_file, &worker->error);
         return status == GM_OK ? accept_checkpoint(worker, &worker->from, &worker->error) : status;
     }
-    struct gmt_checkpoint_filter filter = { accept_checkpoint, is_speaking ? say_warning : NULL, worker };
+    struct gmt_checkpoint_filter filter = { accept_checkpoint, is_speaking ? say_warning : NULL,
+                                            worker };
     bool                         was_found;
-    return gmt_checkpoint_newest(&worker->from, &was_found, args->checkpoint_dir, &filter, &worker->error);
+    return gmt_checkpoint_newest(&worker->from, &was_found, args->checkpoint_dir, &filter,
+                                 &worker->error);
 }
 
 /* A run from the beginning must not mix its checkpoints with those of an earlier one. */
@@ -184,7 +187,8 @@ static gm_status check_outputs(struct worker *worker)
     struct gmt_trainlog       log;
     gm_status                 status = GM_OK;
     if (args->checkpoint_dir != NULL) {
-        status = gmt_checkpoint_dir_open(&dir, args->checkpoint_dir, (int)args->keep, &worker->error);
+        status =
+            gmt_checkpoint_dir_open(&dir, args->checkpoint_dir, (int)args->keep, &worker->error);
         gmt_checkpoint_dir_close(&dir);
     }
     if (status == GM_OK && args->log_path != NULL) {
@@ -194,8 +198,8 @@ static gm_status check_outputs(struct worker *worker)
     return status;
 }
 
-/* Everything before the workers meet: data, settings, the state to begin with. The launcher does it too, so
- * that a mistake is one sentence and not N. */
+/* Everything before the workers meet: data, settings, the state to begin with. The launcher does
+ * it too, so that a mistake is one sentence and not N. */
 static gm_status prepare(struct worker *worker, bool is_launcher)
 {
     const struct train_args *args = worker->args;
@@ -287,9 +291,11 @@ static gm_status open_outputs(struct worker *worker)
     gm_status                status = GM_OK;
     if (worker->rank != 0) return GM_OK;
     if (args->checkpoint_dir != NULL)
-        status = gmt_checkpoint_dir_open(&worker->dir, args->checkpoint_dir, (int)args->keep, &worker->error);
+        status = gmt_checkpoint_dir_open(&worker->dir, args->checkpoint_dir, (int)args->keep,
+                                         &worker->error);
     if (status == GM_OK && args->log_path != NULL)
-        status = gmt_trainlog_open(&worker->log, args->log_path, worker->from.path != NULL, &worker->error);
+        status = gmt_trainlog_open(&worker->log, args->log_path, worker->from.path != NULL,
+                                   &worker->error);
     return status;
 }
 
@@ -304,7 +310,8 @@ static gm_status make_trainer(struct worker *worker)
                                            .dir = worker->dir.path == NULL ? NULL : &worker->dir };
     if (worker->rank == 0)
         options.listener = (struct gmt_listener){ on_report, on_epoch, NULL, on_step, worker };
-    gm_status status = gmt_trainer_init(&worker->trainer, &worker->recipe, &options, &worker->error);
+    gm_status status =
+        gmt_trainer_init(&worker->trainer, &worker->recipe, &options, &worker->error);
     if (status == GM_OK && worker->from.path != NULL)
         status = gmt_trainer_resume(&worker->trainer, &worker->from, &worker->error);
     if (status == GM_OK) status = prepare_comparison(worker);
@@ -317,7 +324,9 @@ static void say_where_it_begins(struct worker *worker)
     struct gmt_recipe_text now, then;
     if (worker->from.path == NULL) {
         if (worker->args->has_resume)
-            fprintf(stderr, "gradmesh train: note: %s holds no checkpoint yet, so this starts from the beginning\n",
+            fprintf(stderr,
+                    "gradmesh train: note: %s holds no checkpoint yet, so this starts from the "
+                    "beginning\n",
                     worker->args->checkpoint_dir);
         return;
     }
@@ -328,8 +337,8 @@ static void say_where_it_begins(struct worker *worker)
         const char *key = now.pairs[i].key;
         if (strcmp(key, "data") == 0 || strcmp(key, "steps") == 0) continue; /* a place; where it ends */
         if (strcmp(now.values[i], then.values[i]) != 0)
-            fprintf(stderr, "gradmesh train: note: %s was %s in %s and is %s now\n", key, then.values[i],
-                    worker->from.path, now.values[i]);
+            fprintf(stderr, "gradmesh train: note: %s was %s in %s and is %s now\n", key,
+                    then.values[i], worker->from.path, now.values[i]);
     }
     uint64_t last;
     if (worker->args->checkpoint_dir != NULL &&
@@ -387,7 +396,8 @@ static void add_difference(cJSON *object, const struct gmt_difference *differenc
 }
 
 /* The verdict in its three forms; the exit status. */
-static int say_end(struct worker *worker, const struct gmt_end *end, const struct gmt_difference *difference)
+static int say_end(struct worker *worker, const struct gmt_end *end,
+                   const struct gmt_difference *difference)
 {
     cli_print_verdict(&worker->printer, end, difference, worker->compare_steps);
     cJSON *record = gmt_log_end(end);
@@ -398,8 +408,8 @@ static int say_end(struct worker *worker, const struct gmt_end *end, const struc
     return is_written && end->are_identical && !worker->log.has_failed ? CLI_EXIT_OK : CLI_EXIT_NO;
 }
 
-/* A loss or gradient that is not finite is known to all ranks, in the same words. Under a launcher one says
- * it, the one it began at; the others exit as those whose fault it is not. */
+/* A loss or gradient that is not finite is known to all ranks, in the same words. Under a
+ * launcher one says it, the one it began at; the others exit as those whose fault it is not. */
 static int trained_not(struct worker *worker)
 {
     int  rank, world_size, culprit = worker->error.culprit < 0 ? 0 : worker->error.culprit;
@@ -414,7 +424,8 @@ static int train(struct worker *worker)
     struct gmt_end        end;
     struct gmt_difference difference = { 0, 0, 0 };
     say_start(worker);
-    if (gmt_trainer_run(&worker->trainer, &end, &worker->error) != GM_OK) return trained_not(worker);
+    if (gmt_trainer_run(&worker->trainer, &end, &worker->error) != GM_OK)
+        return trained_not(worker);
     /* The others need not wait for what rank 0 still computes. */
     gm_comm_destroy(worker->comm);
     worker->comm = NULL;
@@ -429,7 +440,8 @@ static int run_worker(struct worker *worker, const struct cli_join *place)
     if (cli_place(place, &worker->rank, &worker->world_size, &worker->error) != GM_OK)
         return worker_failed(worker);
     gmt_set_blas_threads((int)worker->args->n_threads);
-    if (prepare(worker, false) != GM_OK || join(worker, place) != GM_OK) return worker_failed(worker);
+    if (prepare(worker, false) != GM_OK || join(worker, place) != GM_OK)
+        return worker_failed(worker);
     if (open_outputs(worker) != GM_OK || make_trainer(worker) != GM_OK) {
         gm_comm_abort(worker->comm, worker->error.text);
         return worker_failed(worker);
@@ -437,23 +449,26 @@ static int run_worker(struct worker *worker, const struct cli_join *place)
     return train(worker);
 }
 
-/* ---- the command ------------------------------------------------------------------------------- */
+/* ---- the command ----------------------------------------------------------------------------- */
 
 /* What the option table cannot say; 0 or CLI_EXIT_USAGE. */
 static int check_usage(const struct cli_command *command, const struct train_args *args)
 {
     int rank, world_size;
     if (args->has_resume && args->resume_file == NULL && args->checkpoint_dir == NULL)
-        return cli_usage_error(command, "--resume looks in --checkpoint DIR, which is missing; or name a file: "
-                                        "--resume=FILE");
+        return cli_usage_error(
+            command, "--resume looks in --checkpoint DIR, which is missing; or name a file: "
+                     "--resume=FILE");
     if (args->resume_file != NULL && args->resume_file[0] == '\0')
         return cli_usage_error(command, "--resume= wants the name of a file");
     if (args->save_every > 0 && args->checkpoint_dir == NULL)
         return cli_usage_error(command, "--checkpoint-every wants --checkpoint DIR");
     if (args->has_workers && cli_is_worker(&rank, &world_size) && world_size != args->n_workers)
-        return cli_usage_error(command, "-n %lld would start workers, but this process is already worker %d of "
-                                        "%d: leave -n out",
-                               (long long)args->n_workers, rank, world_size);
+        return cli_usage_error(
+            command,
+            "-n %lld would start workers, but this process is already worker %d of "
+            "%d: leave -n out",
+            (long long)args->n_workers, rank, world_size);
     return CLI_EXIT_OK;
 }
 
@@ -469,7 +484,8 @@ static int train_as_told(const struct cli_command *command, const struct train_a
                               .world_size = args->n_workers == 1 && !is_worker ? 1 : 0,
                               .is_verbose = parsed->is_verbose,
                               .transport = args->transport < 0 ? NULL : transports[args->transport],
-                              .algorithm = args->algorithm < 0 ? NULL : algorithms[args->algorithm] };
+                              .algorithm =
+                                  args->algorithm < 0 ? NULL : algorithms[args->algorithm] };
     if (worker == NULL || own_words == NULL) {
         fprintf(stderr, "gradmesh train: no memory\n");
         gmi_free(worker);

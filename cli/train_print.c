@@ -31,15 +31,17 @@ static double percent(int64_t part_ns, int64_t whole_ns)
 
 static double mega(uint64_t bytes) { return (double)bytes / 1e6; }
 
-/* ---- the start --------------------------------------------------------------------------------- */
+/* ---- the start ------------------------------------------------------------------------------- */
 
 static void print_optimizer(FILE *file, const struct gmt_recipe *recipe)
 {
     const struct gmt_optimizer_options *optimizer = &recipe->optimizer;
     fprintf(file, "%s", gmt_optimizer_name(optimizer->kind));
     if (optimizer->kind == GMT_MOMENTUM) fprintf(file, " %g", optimizer->momentum);
-    fprintf(file, ", learning rate %g %s", recipe->learning_rate, gmt_schedule_name(recipe->schedule));
-    if (recipe->warmup_steps > 0) fprintf(file, " after %s steps of warm-up", GROUPED(recipe->warmup_steps));
+    fprintf(file, ", learning rate %g %s", recipe->learning_rate,
+            gmt_schedule_name(recipe->schedule));
+    if (recipe->warmup_steps > 0)
+        fprintf(file, " after %s steps of warm-up", GROUPED(recipe->warmup_steps));
     if (optimizer->weight_decay > 0) fprintf(file, ", weight decay %g", optimizer->weight_decay);
     fprintf(file, ", seed %llu\n", (unsigned long long)recipe->seed);
 }
@@ -59,8 +61,8 @@ static void print_shares(FILE *file, const struct gmt_recipe *recipe, int world_
     fprintf(file, "; gradients are averaged over the whole batch\n");
 }
 
-void cli_print_start(struct cli_train_printer *printer, const struct gmt_data *data, const char *exchange,
-                     int n_threads, uint64_t first_step)
+void cli_print_start(struct cli_train_printer *printer, const struct gmt_data *data,
+                     const char *exchange, int n_threads, uint64_t first_step)
 {
     const struct gmt_recipe *recipe = printer->recipe;
     FILE                    *file = printer->file;
@@ -83,14 +85,17 @@ void cli_print_start(struct cli_train_printer *printer, const struct gmt_data *d
     fprintf(file, "; %d thread%s for each\n", n_threads, n_threads == 1 ? "" : "s");
     long n_cores = sysconf(_SC_NPROCESSORS_ONLN);
     if ((long)printer->world_size * n_threads < n_cores)
-        fprintf(file, "            (of %ld cores some stay idle: more workers, or --threads, may be faster)\n",
+        fprintf(file,
+                "            (of %ld cores some stay idle: more workers, or --threads, may be "
+                "faster)\n",
                 n_cores);
     if (first_step > 0) fprintf(file, "  resumed   after step %s\n", GROUPED(first_step));
-    fprintf(file, "\nepoch         step    loss  samples/s  compute  communication  waiting  accuracy\n");
+    fprintf(file,
+            "\nepoch         step    loss  samples/s  compute  communication  waiting  accuracy\n");
     fflush(file);
 }
 
-/* ---- the table --------------------------------------------------------------------------------- */
+/* ---- the table ------------------------------------------------------------------------------- */
 
 /* Goes back over the row, if there is one that may go. */
 static void take_row_back(struct cli_train_printer *printer)
@@ -100,8 +105,8 @@ static void take_row_back(struct cli_train_printer *printer)
 }
 
 /* Without the end of the line. */
-static void print_row(struct cli_train_printer *printer, uint64_t step, const struct gmt_report *report,
-                      const char *accuracy)
+static void print_row(struct cli_train_printer *printer, uint64_t step,
+                      const struct gmt_report *report, const char *accuracy)
 {
     char                         where[2 * CLI_GROUPED_BYTES], loss[32];
     const struct gmt_time_split *split = &report->split;
@@ -129,7 +134,8 @@ static void draw_row(struct cli_train_printer *printer, uint64_t step)
 void cli_print_report(struct cli_train_printer *printer, const struct gmt_report *report)
 {
     printer->last = *report;
-    if (report->is_epoch_end || report->step == printer->recipe->total_steps) return; /* the epoch's row follows */
+    /* The epoch's row follows. */
+    if (report->is_epoch_end || report->step == printer->recipe->total_steps) return;
     if (printer->is_live) {
         draw_row(printer, report->step);
     } else if (report->step >= printer->next_row_step) {
@@ -162,7 +168,7 @@ void cli_print_epoch(struct cli_train_printer *printer, const struct gmt_epoch_r
     printer->next_row_step = report->step + printer->n_batches / (ROWS_PER_EPOCH + 1) + 1;
 }
 
-/* ---- the verdict ------------------------------------------------------------------------------- */
+/* ---- the verdict ----------------------------------------------------------------------------- */
 
 static void print_bits(FILE *file, const struct gmt_end *end)
 {
@@ -171,8 +177,8 @@ static void print_bits(FILE *file, const struct gmt_end *end)
         return;
     }
     if (end->are_identical) {
-        fprintf(file, "  bits       all %d workers hold the same ones: state %.16s...\n", end->world_size,
-                end->state_hash);
+        fprintf(file, "  bits       all %d workers hold the same ones: state %.16s...\n",
+                end->world_size, end->state_hash);
         return;
     }
     fprintf(file, "  bits       THE WORKERS DIFFER\n");
@@ -185,8 +191,8 @@ static void print_precision(FILE *file, const struct gmt_difference *difference,
     if (difference == NULL) return;
     fprintf(file, "  precision  the first %s steps done again by one process, batches undivided:\n",
             GROUPED(n_steps));
-    fprintf(file, "             %s of %s parameters have the same bits", GROUPED(difference->n_equal),
-            GROUPED(difference->n_elems));
+    fprintf(file, "             %s of %s parameters have the same bits",
+            GROUPED(difference->n_equal), GROUPED(difference->n_elems));
     if (difference->n_equal == difference->n_elems) fprintf(file, "\n");
     else fprintf(file, ", the others differ by %.3g at most\n", difference->max_abs_diff);
 }
@@ -203,9 +209,11 @@ static void print_worker_traffic(FILE *file, int rank, const struct gmt_rank_acc
     else if (account->kernel_sent_bytes == counted)
         snprintf(kernel, sizeof kernel, "the kernel agrees to the byte");
     else
-        snprintf(kernel, sizeof kernel, "THE KERNEL COUNTED %s", GROUPED(account->kernel_sent_bytes));
+        snprintf(kernel, sizeof kernel, "THE KERNEL COUNTED %s",
+                 GROUPED(account->kernel_sent_bytes));
     fprintf(file, "             rank %d sent %14s bytes, %s; +%s of protocol, %s\n", rank,
-            GROUPED(account->payload_sent_bytes), formula, GROUPED(account->protocol_sent_bytes), kernel);
+            GROUPED(account->payload_sent_bytes), formula, GROUPED(account->protocol_sent_bytes),
+            kernel);
 }
 
 static void print_traffic(FILE *file, const struct gmt_end *end)
@@ -217,10 +225,14 @@ static void print_traffic(FILE *file, const struct gmt_end *end)
         if (end->accounts[r].payload_sent_bytes > most) most = end->accounts[r].payload_sent_bytes;
     double n_steps = (double)(end->steps - end->first_step);
     double optimum = 2.0 * (n - 1) / n * (double)end->gradient_bytes;
-    fprintf(file, "  traffic    averaging %.2f MB among %d costs each at least 2(N-1)/N of it, %.2f MB a step\n",
+    fprintf(file,
+            "  traffic    averaging %.2f MB among %d costs each at least 2(N-1)/N of it, %.2f MB a "
+            "step\n",
             mega(end->gradient_bytes), n, optimum / 1e6);
     for (int r = 0; r < n; r++) print_worker_traffic(file, r, &end->accounts[r]);
-    fprintf(file, "             %.3f MB a step at most, %.4f of the optimum; handing whole gradients around\n",
+    fprintf(file,
+            "             %.3f MB a step at most, %.4f of the optimum; handing whole gradients "
+            "around\n",
             (double)most / n_steps / 1e6, (double)most / n_steps / optimum);
     fprintf(file, "             would have taken %.2f MB, %.2f times as much\n",
             (double)end->naive_bytes / n_steps / 1e6, (double)end->naive_bytes / (double)most);
@@ -233,8 +245,8 @@ static void print_time(FILE *file, const struct gmt_end *end)
     fprintf(file, "  time       %.1f s: compute %.0f %%", (double)whole_ns / 1e9,
             percent(split->compute_ns, whole_ns));
     if (end->world_size > 1)
-        fprintf(file, ", communication %.0f %%, waiting %.0f %%", percent(split->communication_ns, whole_ns),
-                percent(split->waiting_ns, whole_ns));
+        fprintf(file, ", communication %.0f %%, waiting %.0f %%",
+                percent(split->communication_ns, whole_ns), percent(split->waiting_ns, whole_ns));
     fprintf(file, ", loading %.0f %%, tests %.0f %%", percent(split->loading_ns, whole_ns),
             percent(split->evaluation_ns, whole_ns));
     if (split->checkpoint_ns > 0)
@@ -252,7 +264,8 @@ void cli_print_verdict(struct cli_train_printer *printer, const struct gmt_end *
     print_traffic(file, end);
     print_time(file, end);
     if (end->test.n_samples > 0)
-        fprintf(file, "  digits     %s of %s never seen before read right\n\ntest accuracy: %.2f %%\n",
-                GROUPED(end->test.n_correct), GROUPED(end->test.n_samples), 100 * end->test.accuracy);
+        fprintf(
+            file, "  digits     %s of %s never seen before read right\n\ntest accuracy: %.2f %%\n",
+            GROUPED(end->test.n_correct), GROUPED(end->test.n_samples), 100 * end->test.accuracy);
     fflush(file);
 }

@@ -1,7 +1,9 @@
-/* train_print.h - what `gradmesh train` shows to people: how it starts, how it goes, and the verdict.
+/* train_print.h - what `gradmesh train` shows to people: how it starts, how it goes, and the
+ * verdict.
  *
- * Only rank 0 prints. On a terminal the last row of the table is redrawn in place; elsewhere a few rows per
- * epoch are printed. Rows are whole lines in either case, since a launcher passes on nothing else. */
+ * Only rank 0 prints. On a terminal the last row of the table is redrawn in place; elsewhere a
+ * few rows per epoch are printed. Rows are whole lines in either case, since a launcher passes
+ * on nothing else. */
 #ifndef CLI_TRAIN_PRINT_H
 #define CLI_TRAIN_PRINT_H
 
@@ -24,10 +26,10 @@ struct cli_train_printer {
     int64_t                  drawn_ns;
 };
 
-/* How the run is set up: data, network, batch and shares, rate, machine. `exchange`: "by naive over tcp", or
- * "" when nothing in particular was asked for. */
-void cli_print_start(struct cli_train_printer *printer, const struct gmt_data *data, const char *exchange,
-                     int n_threads, uint64_t first_step);
+/* How the run is set up: data, network, batch and shares, rate, machine. `exchange`: "by naive
+ * over tcp", or "" when nothing in particular was asked for. */
+void cli_print_start(struct cli_train_printer *printer, const struct gmt_data *data,
+                     const char *exchange, int n_threads, uint64_t first_step);
 
 /* Rows of the table. */
 void cli_print_report(struct cli_train_printer *printer, const struct gmt_report *report);
@@ -35,8 +37,8 @@ void cli_print_epoch(struct cli_train_printer *printer, const struct gmt_epoch_r
 /* After a step: redraws the live row now and then. */
 void cli_print_step(struct cli_train_printer *printer, uint64_t step);
 
-/* Bits, precision (if `difference` is there: after compare_steps steps), traffic, time; the last line is the
- * accuracy. */
+/* Bits, precision (if `difference` is there: after compare_steps steps), traffic, time; the last
+ * line is the accuracy. */
 void cli_print_verdict(struct cli_train_printer *printer, const struct gmt_end *end,
                        const struct gmt_difference *difference, uint64_t compare_steps);
 

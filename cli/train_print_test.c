@@ -1,4 +1,5 @@
-/* What training shows: numbers in groups, and rows that a launcher can pass on and a terminal can redraw. */
+/* What training shows: numbers in groups, and rows that a launcher can pass on and a terminal
+ * can redraw. */
 #include "cli/train_print.h"
 
 #include <setjmp.h>
@@ -32,8 +33,12 @@ static char *show(bool is_live, int *n_lines)
                                          .is_live = is_live, .world_size = 2, .recipe = &recipe,
                                          .n_batches = 10 };
     for (uint64_t step = 1; step <= 20; step++) {
-        struct gmt_report report = { .step = step, .epoch = (step - 1) / 10, .n_batches = 10, .loss = 0.5,
-                                     .samples_per_s = 1234, .is_epoch_end = step % 10 == 0 };
+        struct gmt_report report = { .step = step,
+                                     .epoch = (step - 1) / 10,
+                                     .n_batches = 10,
+                                     .loss = 0.5,
+                                     .samples_per_s = 1234,
+                                     .is_epoch_end = step % 10 == 0 };
         cli_print_step(&printer, step);
         cli_print_report(&printer, &report);
         if (step % 10 != 0) continue;

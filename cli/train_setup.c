@@ -6,7 +6,9 @@
 #include "base/error.h"
 
 /* What gives 98 % on MNIST in ten epochs, for each optimizer. */
-static const double default_rates[] = { [GMT_SGD] = 0.1, [GMT_MOMENTUM] = 0.1, [GMT_ADAMW] = 0.002 };
+static const double default_rates[] = {
+    [GMT_SGD] = 0.1, [GMT_MOMENTUM] = 0.1, [GMT_ADAMW] = 0.002
+};
 
 static const char *const optimizers[] = { "sgd", "momentum", "adamw", NULL };
 static const char *const schedules[] = { "constant", "linear", "cosine", NULL };
@@ -120,8 +122,8 @@ gm_status cli_make_recipe(struct gmt_recipe *recipe, const struct cli_recipe_arg
     return status;
 }
 
-gm_status cli_default_recipe(struct gmt_recipe *recipe, const char *data_name, const struct gmt_data *data,
-                             gm_error *error)
+gm_status cli_default_recipe(struct gmt_recipe *recipe, const char *data_name,
+                             const struct gmt_data *data, gm_error *error)
 {
     struct cli_recipe_args   args;
     struct cli_option        options[CLI_N_RECIPE_OPTIONS];

@@ -33,10 +33,12 @@ const char *cli_data_or_default(const char *data);
 GM_MUST_USE gm_status cli_load_data(struct gmt_data *data, const struct cli_recipe_args *args,
                                     bool is_launcher, gm_error *error);
 
-/* The recipe that the options and the data make. A launcher's lacks what it did not load (digest and number
- * of the training samples), and is for checking only. GM_ERR_ARG: options and data do not fit. */
+/* The recipe that the options and the data make. A launcher's lacks what it did not load (digest
+ * and number of the training samples), and is for checking only. GM_ERR_ARG: options and data do
+ * not fit. */
 GM_MUST_USE gm_status cli_make_recipe(struct gmt_recipe *recipe, const struct cli_recipe_args *args,
-                                      const struct gmt_data *data, bool is_launcher, gm_error *error);
+                                      const struct gmt_data *data, bool is_launcher,
+                                      gm_error *error);
 
 /* The recipe of `gradmesh train` without options, on these data. */
 GM_MUST_USE gm_status cli_default_recipe(struct gmt_recipe *recipe, const char *data_name,

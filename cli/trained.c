@@ -14,7 +14,8 @@
 
 static void say_warning(void *user, const char *sentence)
 {
-    fprintf(stderr, "gradmesh %s: warning: %s; the one before it is taken\n", (const char *)user, sentence);
+    fprintf(stderr, "gradmesh %s: warning: %s; the one before it is taken\n", (const char *)user,
+            sentence);
 }
 
 static gm_status open_checkpoint(struct cli_trained *trained, const char *command, const char *path,
@@ -25,17 +26,19 @@ static gm_status open_checkpoint(struct cli_trained *trained, const char *comman
         return gmt_checkpoint_open(&trained->checkpoint, path, error);
     struct gmt_checkpoint_filter filter = { NULL, say_warning, (void *)(uintptr_t)command };
     bool                         was_found;
-    gm_status status = gmt_checkpoint_newest(&trained->checkpoint, &was_found, path, &filter, error);
+    gm_status                    status =
+        gmt_checkpoint_newest(&trained->checkpoint, &was_found, path, &filter, error);
     if (status == GM_OK && !was_found)
         return gmi_error_set(error, GM_ERR_ARG, "the directory %s holds no checkpoint", path);
     return status;
 }
 
 /* The network of the checkpoint, with its parameters. */
-static gm_status restore(struct cli_trained *trained, const struct gmt_recipe *recipe, gm_error *error)
+static gm_status restore(struct cli_trained *trained, const struct gmt_recipe *recipe,
+                         gm_error *error)
 {
     struct gmt_state state;
-    gm_status        status = gmt_mlp_init(&trained->mlp, &recipe->layers, MAX_ROWS, recipe->seed, error);
+    gm_status status = gmt_mlp_init(&trained->mlp, &recipe->layers, MAX_ROWS, recipe->seed, error);
     if (status != GM_OK) return status;
     gmt_state_list(&state, &trained->mlp.params, NULL);
     return gmt_checkpoint_restore_params(&trained->checkpoint, &state, error);

@@ -13,7 +13,8 @@
 
 #define LIVE_VARIABLE "GRADMESH_PROGRESS"
 
-_Static_assert((int)CLI_EXIT_PEER_FAILED == (int)LAUNCH_EXIT_PEER_FAILED, "one meaning, one number");
+_Static_assert((int)CLI_EXIT_PEER_FAILED == (int)LAUNCH_EXIT_PEER_FAILED,
+               "one meaning, one number");
 
 static bool read_place(const char *name, int *number)
 {
@@ -38,7 +39,8 @@ bool cli_is_live(int fd)
     return isatty(fd) == 1 && term != NULL && strcmp(term, "dumb") != 0;
 }
 
-/* The file of this program, by its name where it still has one, so that ps shows something readable. */
+/* The file of this program, by its name where it still has one, so that ps shows something
+ * readable. */
 static void own_path(char path[PATH_MAX])
 {
     ssize_t n = readlink("/proc/self/exe", path, PATH_MAX - 1);
@@ -59,7 +61,8 @@ int cli_launch_self(const struct cli_command *command, int n_workers, char **own
     char path[PATH_MAX];
     own_path(path);
     own_words[0] = path;
-    const char *const     extra_env[] = { is_live ? LIVE_VARIABLE "=live" : LIVE_VARIABLE "=plain", NULL };
+    const char *const extra_env[] = { is_live ? LIVE_VARIABLE "=live" : LIVE_VARIABLE "=plain",
+                                      NULL };
     struct launch_options options = { .n_workers = n_workers,
                                       .argv = own_words,
                                       .extra_env = extra_env,
@@ -76,7 +79,7 @@ int cli_launch_self(const struct cli_command *command, int n_workers, char **own
 
 void cli_say_pid(void) { fprintf(stderr, "rank 0 pid %ld\n", (long)getpid()); }
 
-/* ---- joining ----------------------------------------------------------------------------------- */
+/* ---- joining --------------------------------------------------------------------------------- */
 
 static void print_log_line(void *user, gm_log_level level, const char *line)
 {
@@ -84,7 +87,8 @@ static void print_log_line(void *user, gm_log_level level, const char *line)
     fprintf(stderr, "gradmesh %s: %s: %s\n", (const char *)user, names[level], line);
 }
 
-static gm_status fill_options(gm_comm_options *options, const struct cli_join *join, gm_error *error)
+static gm_status fill_options(gm_comm_options *options, const struct cli_join *join,
+                              gm_error *error)
 {
     gm_comm_options_default(options);
     gm_status status = gm_comm_options_from_env(options, error);
@@ -119,7 +123,7 @@ gm_status cli_join(gm_comm **comm, const struct cli_join *join, gm_error *error)
     return status == GM_OK ? gm_comm_create(comm, &options, error) : status;
 }
 
-/* ---- failing ----------------------------------------------------------------------------------- */
+/* ---- failing --------------------------------------------------------------------------------- */
 
 static bool is_anothers_fault(int rank, const gm_error *error)
 {

@@ -30,14 +30,15 @@
 #define NAME_BYTES 64       /* of a file: the longest step has 20 digits */
 #define TEMPORARY_BYTES 128 /* of its temporary */
 
-/* ---- names in the directory -------------------------------------------------------------------- */
+/* ---- names in the directory ------------------------------------------------------------------ */
 
 static void file_name(char name[NAME_BYTES], uint64_t step)
 {
     snprintf(name, NAME_BYTES, FILE_PREFIX "%09" PRIu64 FILE_SUFFIX, step);
 }
 
-/* Whether it is the name of a finished checkpoint, exactly as file_name writes it, and of which step. */
+/* Whether it is the name of a finished checkpoint, exactly as file_name writes it, and of which
+ * step. */
 static bool is_file_name(const char *name, uint64_t *step)
 {
     size_t prefix = strlen(FILE_PREFIX);
@@ -67,14 +68,16 @@ static int newer_first(const void *a, const void *b)
 
 /* The steps of which there are files, newest first. A directory that is not there has none.
  * *steps is freed with free(). */
-static gm_status list_steps(const char *dir_path, uint64_t **steps, size_t *n_steps, gm_error *error)
+static gm_status list_steps(const char *dir_path, uint64_t **steps, size_t *n_steps,
+                            gm_error *error)
 {
     *steps = NULL;
     *n_steps = 0;
     DIR *listing = opendir(dir_path);
     if (listing == NULL && errno == ENOENT) return GM_OK;
     if (listing == NULL)
-        return gmi_error_set_errno(error, errno, "cannot read the checkpoint directory %s", dir_path);
+        return gmi_error_set_errno(error, errno, "cannot read the checkpoint directory %s",
+                                   dir_path);
     size_t         capacity = 0;
     struct dirent *entry;
     while ((entry = readdir(listing)) != NULL) {
@@ -110,12 +113,12 @@ bool gmt_checkpoint_dir_last(const char *path, uint64_t *step)
     return true;
 }
 
-/* ---- the two checksums ------------------------------------------------------------------------- */
+/* ---- the two checksums ----------------------------------------------------------------------- */
 
 static const char header_sum_key[] = "\"header_sha256\":\"";
 
-/* The place of the 64 digits of header_sha256 in a header's bytes (length in front included); NULL unless
- * it is there exactly once. */
+/* The place of the 64 digits of header_sha256 in a header's bytes (length in front included);
+ * NULL unless it is there exactly once. */
 static char *header_sum_place(uint8_t *header, size_t header_bytes)
 {
     size_t   key_bytes = sizeof header_sum_key - 1;
@@ -142,18 +145,19 @@ static gm_status header_sum(const uint8_t *header, size_t header_bytes, const ch
     return gmt_sha256_end(&sha, hex, error);
 }
 
-/* ---- reading ----------------------------------------------------------------------------------- */
+/* ---- reading --------------------------------------------------------------------------------- */
 
 /* Reads exactly size_bytes; a file that ends before is one that another process is cutting. */
-static gm_status read_all(int fd, uint8_t *bytes, size_t size_bytes, const char *path, gm_error *error)
+static gm_status read_all(int fd, uint8_t *bytes, size_t size_bytes, const char *path,
+                          gm_error *error)
 {
     for (size_t done = 0; done < size_bytes;) {
         ssize_t got = read(fd, bytes + done, size_bytes - done);
         if (got < 0 && errno == EINTR) continue;
         if (got < 0) return gmi_error_set_errno(error, errno, "checkpoint %s cannot be read", path);
         if (got == 0)
-            return gmi_error_set(error, GM_ERR_ARG, "checkpoint %s: it became shorter while it was read",
-                                 path);
+            return gmi_error_set(error, GM_ERR_ARG,
+                                 "checkpoint %s: it became shorter while it was read", path);
         done += (size_t)got;
     }
     return GM_OK;
@@ -180,8 +184,8 @@ static gm_status read_header(int fd, uint64_t file_bytes, uint8_t **header, size
 {
     uint8_t length[8];
     if (file_bytes < sizeof length)
-        return gmi_error_set(error, GM_ERR_ARG, "checkpoint %s: it has only %" PRIu64 " bytes", path,
-                             file_bytes);
+        return gmi_error_set(error, GM_ERR_ARG, "checkpoint %s: it has only %" PRIu64 " bytes",
+                             path, file_bytes);
     gm_status status = read_all(fd, length, sizeof length, path, error);
     if (status != GM_OK) return status;
     uint64_t text_bytes = gmi_get_u64(length);
@@ -194,15 +198,16 @@ static gm_status read_header(int fd, uint64_t file_bytes, uint8_t **header, size
     *header_bytes = sizeof length + (size_t)text_bytes;
     *header = gmi_alloc(*header_bytes, 1);
     if (*header == NULL)
-        return gmi_error_set(error, GM_ERR_NOMEM, "checkpoint %s: no memory for its header of %zu bytes",
-                             path, *header_bytes);
+        return gmi_error_set(error, GM_ERR_NOMEM,
+                             "checkpoint %s: no memory for its header of %zu bytes", path,
+                             *header_bytes);
     memcpy(*header, length, sizeof length);
     return read_all(fd, *header + sizeof length, (size_t)text_bytes, path, error);
 }
 
 /* A whole number from the metadata. */
-static gm_status read_number(const struct gmt_checkpoint *checkpoint, const char *key, uint64_t *number,
-                             gm_error *error)
+static gm_status read_number(const struct gmt_checkpoint *checkpoint, const char *key,
+                             uint64_t *number, gm_error *error)
 {
     const char *text = gmt_st_metadata(&checkpoint->header, key);
     char       *end = NULL;
@@ -215,8 +220,8 @@ static gm_status read_number(const struct gmt_checkpoint *checkpoint, const char
 }
 
 /* Format, version, checksum of the header, and the numbers that every checkpoint has. */
-static gm_status check_header(struct gmt_checkpoint *checkpoint, uint8_t *header, size_t header_bytes,
-                              gm_error *error)
+static gm_status check_header(struct gmt_checkpoint *checkpoint, uint8_t *header,
+                              size_t header_bytes, gm_error *error)
 {
     const char *path = checkpoint->path;
     const char *format = gmt_st_metadata(&checkpoint->header, "format");
@@ -240,8 +245,10 @@ static gm_status check_header(struct gmt_checkpoint *checkpoint, uint8_t *header
         return gmi_error_set(error, GM_ERR_ARG,
                              "checkpoint %s: its header does not match its checksum: it is damaged",
                              path);
-    if ((status = read_number(checkpoint, "step", &checkpoint->step, error)) != GM_OK) return status;
-    if ((status = read_number(checkpoint, "epoch", &checkpoint->epoch, error)) != GM_OK) return status;
+    if ((status = read_number(checkpoint, "step", &checkpoint->step, error)) != GM_OK)
+        return status;
+    if ((status = read_number(checkpoint, "epoch", &checkpoint->epoch, error)) != GM_OK)
+        return status;
     return read_number(checkpoint, "batch_cursor", &checkpoint->batch, error);
 }
 
@@ -250,9 +257,11 @@ static gm_status read_data(struct gmt_checkpoint *checkpoint, int fd, gm_error *
 {
     checkpoint->data = gmi_alloc(checkpoint->data_bytes, 1);
     if (checkpoint->data == NULL)
-        return gmi_error_set(error, GM_ERR_NOMEM, "checkpoint %s: no memory for its %zu bytes of data",
-                             checkpoint->path, checkpoint->data_bytes);
-    gm_status status = read_all(fd, checkpoint->data, checkpoint->data_bytes, checkpoint->path, error);
+        return gmi_error_set(error, GM_ERR_NOMEM,
+                             "checkpoint %s: no memory for its %zu bytes of data", checkpoint->path,
+                             checkpoint->data_bytes);
+    gm_status status =
+        read_all(fd, checkpoint->data, checkpoint->data_bytes, checkpoint->path, error);
     if (status != GM_OK) return status;
     struct gmt_sha256 sha;
     gmt_sha256_begin(&sha);
@@ -278,14 +287,15 @@ static gm_status read_checkpoint(struct gmt_checkpoint *checkpoint, int fd, uint
         return gmi_error_set(error, GM_ERR_NOMEM, "checkpoint %s is larger than memory",
                              checkpoint->path);
     checkpoint->data_bytes = (size_t)data_bytes;
-    status = gmt_st_parse(&checkpoint->header, (const char *)*header + 8, header_bytes - 8, data_bytes,
-                          checkpoint->path, error);
+    status = gmt_st_parse(&checkpoint->header, (const char *)*header + 8, header_bytes - 8,
+                          data_bytes, checkpoint->path, error);
     if (status == GM_OK) status = check_header(checkpoint, *header, header_bytes, error);
     if (status == GM_OK) status = read_data(checkpoint, fd, error);
     return status;
 }
 
-gm_status gmt_checkpoint_open(struct gmt_checkpoint *checkpoint, const char *file_path, gm_error *error)
+gm_status gmt_checkpoint_open(struct gmt_checkpoint *checkpoint, const char *file_path,
+                              gm_error *error)
 {
     memset(checkpoint, 0, sizeof *checkpoint);
     checkpoint->path = gmi_strdup(file_path);
@@ -337,21 +347,23 @@ gm_status gmt_checkpoint_restore_params(const struct gmt_checkpoint *checkpoint,
                                  checkpoint->path, header->n_tensors, wanted->name);
         const struct gmt_st_tensor *saved = &header->tensors[i];
         if (!is_same_tensor(saved, wanted))
-            return gmi_error_set(error, GM_ERR_ARG,
-                                 "checkpoint %s: tensor %zu is '%.64s' (%.8s, %" PRIu64 " bytes), here "
-                                 "'%s' (F32, %zu bytes) of %zu x %zu is needed: it is of another model "
-                                 "or optimizer",
-                                 checkpoint->path, i, saved->name, saved->dtype, saved->end - saved->begin,
-                                 wanted->name, 4 * wanted->n_elems, wanted->n_rows, wanted->n_cols);
+            return gmi_error_set(
+                error, GM_ERR_ARG,
+                "checkpoint %s: tensor %zu is '%.64s' (%.8s, %" PRIu64 " bytes), here "
+                "'%s' (F32, %zu bytes) of %zu x %zu is needed: it is of another model "
+                "or optimizer",
+                checkpoint->path, i, saved->name, saved->dtype, saved->end - saved->begin,
+                wanted->name, 4 * wanted->n_elems, wanted->n_rows, wanted->n_cols);
     }
     for (size_t i = 0; i < params->n_tensors; i++)
-        gmt_floats_from_bytes(params->tensors[i].values, checkpoint->data + header->tensors[i].begin,
+        gmt_floats_from_bytes(params->tensors[i].values,
+                              checkpoint->data + header->tensors[i].begin,
                               params->tensors[i].n_elems);
     return GM_OK;
 }
 
-gm_status gmt_checkpoint_restore(const struct gmt_checkpoint *checkpoint, const struct gmt_state *state,
-                                 gm_error *error)
+gm_status gmt_checkpoint_restore(const struct gmt_checkpoint *checkpoint,
+                                 const struct gmt_state *state, gm_error *error)
 {
     if (checkpoint->header.n_tensors > state->n_tensors)
         return gmi_error_set(error, GM_ERR_ARG,
@@ -367,7 +379,8 @@ static gm_status open_step(struct gmt_checkpoint *checkpoint, const char *dir_pa
     char name[NAME_BYTES], path[PATH_MAX];
     file_name(name, step);
     if (snprintf(path, sizeof path, "%s/%s", dir_path, name) >= (int)sizeof path)
-        return gmi_error_set(error, GM_ERR_ARG, "the name of the directory %.100s... is too long", dir_path);
+        return gmi_error_set(error, GM_ERR_ARG, "the name of the directory %.100s... is too long",
+                             dir_path);
     gm_status status = gmt_checkpoint_open(checkpoint, path, error);
     if (status == GM_OK && checkpoint->step != step)
         status = gmi_error_set(error, GM_ERR_ARG,
@@ -379,8 +392,9 @@ static gm_status open_step(struct gmt_checkpoint *checkpoint, const char *dir_pa
     return status;
 }
 
-gm_status gmt_checkpoint_newest(struct gmt_checkpoint *checkpoint, bool *was_found, const char *dir_path,
-                                const struct gmt_checkpoint_filter *filter, gm_error *error)
+gm_status gmt_checkpoint_newest(struct gmt_checkpoint *checkpoint, bool *was_found,
+                                const char *dir_path, const struct gmt_checkpoint_filter *filter,
+                                gm_error *error)
 {
     memset(checkpoint, 0, sizeof *checkpoint);
     *was_found = false;
@@ -404,7 +418,7 @@ gm_status gmt_checkpoint_newest(struct gmt_checkpoint *checkpoint, bool *was_fou
     return GM_OK;
 }
 
-/* ---- the directory, for the one who saves ------------------------------------------------------ */
+/* ---- the directory, for the one who saves ---------------------------------------------------- */
 
 /* mkdir -p. */
 static int make_directories(const char *path)
@@ -418,8 +432,8 @@ static int make_directories(const char *path)
     return mkdir(partial, 0777) == 0 || errno == EEXIST ? 0 : errno;
 }
 
-/* Removes the temporaries of dead writers: those whose lock can be had. Failures do not matter; the next
- * save tries again. */
+/* Removes the temporaries of dead writers: those whose lock can be had. Failures do not matter;
+ * the next save tries again. */
 static void clear_temporaries(int dir_fd)
 {
     int listing_fd = openat(dir_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -440,8 +454,8 @@ static void clear_temporaries(int dir_fd)
     closedir(listing);
 }
 
-/* Takes the directory's lock; false when another process keeps it. One that was just killed may still be
- * dying, so it is asked for some time. */
+/* Takes the directory's lock; false when another process keeps it. One that was just killed may
+ * still be dying, so it is asked for some time. */
 static bool lock_directory(int fd)
 {
     int64_t deadline_ns = gmi_deadline_after_ms(LOCK_WAIT_MS);
@@ -468,7 +482,8 @@ gm_status gmt_checkpoint_dir_open(struct gmt_checkpoint_dir *dir, const char *pa
     if (dir->fd < 0)
         status = gmi_error_set_errno(error, errno, "cannot open the checkpoint directory %s", path);
     else if (access(path, W_OK | X_OK) != 0)
-        status = gmi_error_set_errno(error, errno, "cannot save in the checkpoint directory %s", path);
+        status =
+            gmi_error_set_errno(error, errno, "cannot save in the checkpoint directory %s", path);
     else if (!lock_directory(dir->fd))
         status = gmi_error_set(error, GM_ERR_STATE,
                                "another job saves its checkpoints in %s: give this one a directory of "
@@ -505,7 +520,7 @@ static void remove_oldest(const struct gmt_checkpoint_dir *dir, uint64_t step)
     free(steps);
 }
 
-/* ---- writing ----------------------------------------------------------------------------------- */
+/* ---- writing --------------------------------------------------------------------------------- */
 
 /* The header's bytes, checksums filled in; freed with gmi_free. */
 static gm_status make_header(uint8_t **header, size_t *header_bytes, const struct gmt_state *state,
@@ -584,8 +599,9 @@ static int write_state(int fd, const struct gmt_state *state)
     return 0;
 }
 
-/* Makes a temporary file that this process has the lock of; its descriptor, or -1 with errno. Between making
- * and locking, another process that clears away may take it for a dead one's: then once more. */
+/* Makes a temporary file that this process has the lock of; its descriptor, or -1 with errno.
+ * Between making and locking, another process that clears away may take it for a dead one's:
+ * then once more. */
 static int make_temporary(int dir_fd, const char *final_name, char name[TEMPORARY_BYTES])
 {
     for (uint64_t attempt = 0; attempt < 16; attempt++) {
@@ -605,11 +621,13 @@ static int make_temporary(int dir_fd, const char *final_name, char name[TEMPORAR
     return -1;
 }
 
-/* errno, or 0. An empty directory of that name, which would be in the way for ever, holds nothing to lose. */
+/* errno, or 0. An empty directory of that name, which would be in the way for ever, holds
+ * nothing to lose. */
 static int put_in_place(int dir_fd, const char *temporary, const char *name)
 {
     if (renameat(dir_fd, temporary, dir_fd, name) == 0) return 0;
-    if (errno != EISDIR || unlinkat(dir_fd, name, AT_REMOVEDIR) != 0) return errno == ENOTEMPTY ? EISDIR : errno;
+    if (errno != EISDIR || unlinkat(dir_fd, name, AT_REMOVEDIR) != 0)
+        return errno == ENOTEMPTY ? EISDIR : errno;
     return renameat(dir_fd, temporary, dir_fd, name) == 0 ? 0 : errno;
 }
 
@@ -620,13 +638,14 @@ static int sync_directory(int dir_fd)
 }
 
 static gm_status write_file(const struct gmt_checkpoint_dir *dir, const char *name,
-                            const uint8_t *header, size_t header_bytes, const struct gmt_state *state,
-                            gm_error *error)
+                            const uint8_t *header, size_t header_bytes,
+                            const struct gmt_state *state, gm_error *error)
 {
     char temporary[TEMPORARY_BYTES];
     int  fd = make_temporary(dir->fd, name, temporary);
     if (fd < 0)
-        return gmi_error_set_errno(error, errno, "cannot save the checkpoint %s/%s", dir->path, name);
+        return gmi_error_set_errno(error, errno, "cannot save the checkpoint %s/%s", dir->path,
+                                   name);
     int problem = write_all(fd, header, header_bytes);
     if (problem == 0) problem = write_state(fd, state);
     if (problem == 0 && fsync(fd) != 0) problem = errno;

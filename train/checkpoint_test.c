@@ -1,4 +1,5 @@
-/* Checkpoints: what is saved comes back, what is damaged is refused, and a kill leaves a good file. */
+/* Checkpoints: what is saved comes back, what is damaged is refused, and a kill leaves a good
+ * file. */
 #include "train/checkpoint.h"
 
 #include <dirent.h>
@@ -39,7 +40,8 @@ static void fill(struct fixture *f, uint64_t seed)
     struct gmi_rng rng = { seed, 0 };
     for (size_t i = 0; i < f->state.n_tensors; i++)
         for (size_t j = 0; j < f->state.tensors[i].n_elems; j++) {
-            uint32_t bits = (uint32_t)gmi_rng_next(&rng); /* any bits at all: NaN, infinities, denormals */
+            /* Any bits at all: NaN, infinities, denormals. */
+            uint32_t bits = (uint32_t)gmi_rng_next(&rng);
             memcpy(&f->state.tensors[i].values[j], &bits, 4);
         }
 }
@@ -273,7 +275,8 @@ static void a_huge_header_length_takes_no_memory(void **state)
 {
     struct fixture *f = *state;
     uint8_t         bytes[64] = { 0 };
-    static const uint64_t lengths[] = { 57, 100000001, UINT64_C(1) << 40, UINT64_MAX, UINT64_MAX - 7 };
+    static const uint64_t lengths[] = { 57, 100000001, UINT64_C(1) << 40, UINT64_MAX,
+                                        UINT64_MAX - 7 };
     for (size_t i = 0; i < sizeof lengths / sizeof lengths[0]; i++) {
         gmi_put_u64(bytes, lengths[i]);
         write_file(step_path(f, 1), bytes, sizeof bytes);
@@ -288,7 +291,8 @@ static void a_huge_header_length_takes_no_memory(void **state)
     assert_refused(f->path, "does not fit");
 }
 
-/* Replaces one text in the header by another of the same length and makes the checksum right again. */
+/* Replaces one text in the header by another of the same length and makes the checksum right
+ * again. */
 static void forge(struct fixture *f, const char *from, const char *to)
 {
     size_t   size_bytes;
@@ -411,8 +415,10 @@ static void no_memory_is_an_error_and_leaks_nothing(void **state)
 static void a_header_must_describe_the_data_exactly(void **state)
 {
     (void)state;
-#define A(begin, end) "\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[" #begin "," #end "]}"
-#define B(begin, end) "\"b\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[" #begin "," #end "]}"
+#define A(begin, end)                                                                              \
+    "\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[" #begin "," #end "]}"
+#define B(begin, end)                                                                              \
+    "\"b\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[" #begin "," #end "]}"
     static const struct {
         const char *text, *reason; /* no reason: it is good */
     } cases[] = {
@@ -431,8 +437,10 @@ static void a_header_must_describe_the_data_exactly(void **state)
         { "{" A(0, 8) "," B(8, 1e99) "}", "do not lie in the data part" },
         { "{" A(0, 8) "," B(8.5, 16.5) "}", "do not lie in the data part" },
         { "{" A(0, 4) "," B(4, 16) "}", "its shape needs 8" },
-        { "{\"a\":{\"dtype\":\"F16\",\"shape\":[2],\"data_offsets\":[0,16]}}", "its shape needs 4" },
-        { "{\"a\":{\"dtype\":\"F31\",\"shape\":[4],\"data_offsets\":[0,16]}}", "unknown dtype 'F31'" },
+        { "{\"a\":{\"dtype\":\"F16\",\"shape\":[2],\"data_offsets\":[0,16]}}",
+          "its shape needs 4" },
+        { "{\"a\":{\"dtype\":\"F31\",\"shape\":[4],\"data_offsets\":[0,16]}}",
+          "unknown dtype 'F31'" },
         { "{\"a\":{\"dtype\":32,\"shape\":[4],\"data_offsets\":[0,16]}}", "not made of" },
         { "{\"a\":{\"dtype\":\"F32\",\"dtype\":\"F32\",\"shape\":[4],\"data_offsets\":[0,16]}}",
           "not made of" },
@@ -441,7 +449,8 @@ static void a_header_must_describe_the_data_exactly(void **state)
         { "{\"a\":[\"F32\",[4],[0,16]]}", "not made of" },
         { "{\"a\":7}", "not made of" },
         { "{\"a\":{\"dtype\":\"F32\",\"shape\":[-4],\"data_offsets\":[0,16]}}", "possible sizes" },
-        { "{\"a\":{\"dtype\":\"F32\",\"shape\":[\"4\"],\"data_offsets\":[0,16]}}", "possible sizes" },
+        { "{\"a\":{\"dtype\":\"F32\",\"shape\":[\"4\"],\"data_offsets\":[0,16]}}",
+          "possible sizes" },
         { "{\"a\":{\"dtype\":\"F32\",\"shape\":[4294967296,4294967296],\"data_offsets\":[0,16]}}",
           "possible sizes" },
         { "{\"a\":{\"dtype\":\"U8\",\"shape\":[1,1,1,1,1,1,1,1,16],\"data_offsets\":[0,16]}}",
@@ -462,7 +471,8 @@ static void a_header_must_describe_the_data_exactly(void **state)
         struct gmt_st_header header;
         gm_error             error;
         gmi_error_clear(&error);
-        gm_status status = gmt_st_parse(&header, cases[i].text, strlen(cases[i].text), 16, "F", &error);
+        gm_status status =
+            gmt_st_parse(&header, cases[i].text, strlen(cases[i].text), 16, "F", &error);
         if (cases[i].reason == NULL) {
             assert_int_equal(status, GM_OK);
             assert_int_equal(header.n_tensors, 2);
@@ -553,7 +563,8 @@ static void a_file_under_a_false_name_is_passed_over(void **state)
     assert_non_null(strstr(heard.last, "not of the step in its name"));
 }
 
-static gm_status accepts_below_ten(void *user, const struct gmt_checkpoint *checkpoint, gm_error *error)
+static gm_status accepts_below_ten(void *user, const struct gmt_checkpoint *checkpoint,
+                                   gm_error *error)
 {
     (void)user;
     if (checkpoint->step < 10) return GM_OK;
@@ -569,7 +580,8 @@ static void the_caller_can_pass_a_good_one_over(void **state)
     gm_error                     error;
     save(f, 9);
     save(f, 10);
-    assert_int_equal(gmt_checkpoint_newest(&checkpoint, &was_found, f->dir_path, &filter, NULL), GM_OK);
+    assert_int_equal(gmt_checkpoint_newest(&checkpoint, &was_found, f->dir_path, &filter, NULL),
+                     GM_OK);
     assert_true(was_found);
     assert_int_equal(checkpoint.step, 9);
     gmt_checkpoint_close(&checkpoint);
@@ -587,7 +599,8 @@ static void the_last_k_are_kept(void **state)
     for (unsigned i = 1; i <= 6; i++) save_keeping(f, i, 3);
     assert_int_equal(count_files(f->dir_path, "safetensors"), 3);
     assert_int_equal(access(step_path(f, 4), F_OK), 0);
-    /* Back to an older step: what is newer stays until it is overwritten, what was just saved stays. */
+    /* Back to an older step: what is newer stays until it is overwritten, what was just saved
+     * stays. */
     save_keeping(f, 2, 1);
     assert_int_equal(access(step_path(f, 2), F_OK), 0);
     assert_int_equal(count_files(f->dir_path, "safetensors"), 4);
@@ -679,7 +692,8 @@ static void a_full_disk_leaves_what_was_there(void **state)
     assert_int_equal(newest_step(f, &heard), 1);
 }
 
-/* Saves steps first, first + 1, ... for ever, each with its own values, and tells the parent of each. */
+/* Saves steps first, first + 1, ... for ever, each with its own values, and tells the parent of
+ * each. */
 static void save_for_ever(struct fixture *f, unsigned first, int tell_fd)
 {
     struct gmt_checkpoint_dir dir;
@@ -724,7 +738,8 @@ static void a_kill_while_saving_leaves_a_good_one(void **state)
             fail_msg("round %d: step %llu after %llu + %llu", round, (unsigned long long)newest,
                      (unsigned long long)step, (unsigned long long)n_told);
         struct gmt_checkpoint checkpoint;
-        assert_int_equal(gmt_checkpoint_open(&checkpoint, step_path(f, (unsigned)newest), NULL), GM_OK);
+        assert_int_equal(gmt_checkpoint_open(&checkpoint, step_path(f, (unsigned)newest), NULL),
+                         GM_OK);
         char expected[GMT_HASH_HEX_BYTES];
         fill(f, newest);
         assert_int_equal(gmt_state_hash(&f->state, expected, NULL), GM_OK);

@@ -56,8 +56,8 @@ static struct gmt_loss evaluate_share(struct gmt_evaluator *evaluator, struct gm
     for (size_t done = 0; done < count;) {
         size_t n_rows = gmi_min_size(count - done, evaluator->max_rows);
         gmt_dataset_gather_range(dataset, first + done, n_rows, evaluator->inputs, NULL);
-        struct gmt_loss part = gmt_mlp_evaluate(mlp, evaluator->inputs, dataset->labels + first + done,
-                                                n_rows);
+        struct gmt_loss part =
+            gmt_mlp_evaluate(mlp, evaluator->inputs, dataset->labels + first + done, n_rows);
         total.loss_sum += part.loss_sum;
         total.n_correct += part.n_correct;
         total.n_rows += part.n_rows;

@@ -1,8 +1,8 @@
 /* evaluate.h - loss and accuracy on a data set, its samples split over the ranks.
  *
- * Rank r looks at gm_chunk(n_samples, world_size, r) of them. Counts are summed as 64-bit integers, so the
- * accuracy is exact and the same for every world size; the loss is a sum of doubles and may differ in its
- * last bits. */
+ * Rank r looks at gm_chunk(n_samples, world_size, r) of them. Counts are summed as 64-bit
+ * integers, so the accuracy is exact and the same for every world size; the loss is a sum of
+ * doubles and may differ in its last bits. */
 #ifndef GMT_EVALUATE_H
 #define GMT_EVALUATE_H
 
@@ -32,7 +32,8 @@ GM_MUST_USE gm_status gmt_evaluator_init(struct gmt_evaluator *evaluator, gm_com
                                          const struct gmt_dataset *dataset, gm_error *error);
 void gmt_evaluator_fini(struct gmt_evaluator *evaluator); /* all-zero is fine */
 
-/* The same result on every rank. Blocks as gm_all_reduce; its statuses, with the library's sentence. */
+/* The same result on every rank. Blocks as gm_all_reduce; its statuses, with the library's
+ * sentence. */
 GM_MUST_USE gm_status gmt_evaluate(struct gmt_evaluator *evaluator, struct gmt_mlp *mlp,
                                    struct gmt_evaluation *result, gm_error *error);
 

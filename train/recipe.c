@@ -180,8 +180,8 @@ gm_status gmt_data_digest(const struct gmt_dataset *dataset, char hex[GMT_HASH_H
 {
     struct gmt_sha256 sha;
     char              sizes[96];
-    snprintf(sizes, sizeof sizes, "%zu %d %d %d\n", dataset->n_samples, dataset->n_rows, dataset->n_cols,
-             dataset->n_classes);
+    snprintf(sizes, sizeof sizes, "%zu %d %d %d\n", dataset->n_samples, dataset->n_rows,
+             dataset->n_cols, dataset->n_classes);
     gmt_sha256_begin(&sha);
     gmt_sha256_add(&sha, sizes, strlen(sizes));
     gmt_sha256_add(&sha, dataset->pixels, dataset->n_samples * (size_t)dataset->n_features);
@@ -206,6 +206,7 @@ gm_status gmt_recipe_check_data(const struct gmt_recipe *recipe, const struct gm
         return gmi_error_set(error, GM_ERR_ARG,
                              "the network %s tells %zu classes apart, but %s has %d: give --layers "
                              "...,%d",
-                             text, n_classes, dataset->source, dataset->n_classes, dataset->n_classes);
+                             text, n_classes, dataset->source, dataset->n_classes,
+                             dataset->n_classes);
     return GM_OK;
 }

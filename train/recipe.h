@@ -1,9 +1,9 @@
 /* recipe.h - the settings that decide what a training run computes.
  *
- * What is here must be the same on every worker and is compared when they meet (the fingerprint), and it is
- * kept in checkpoints, so that a run can be resumed without repeating its options. What may differ between
- * workers (threads, log files) is not here. One table says what there is: name, how it is written, how it
- * is read back. */
+ * What is here must be the same on every worker and is compared when they meet (the
+ * fingerprint), and it is kept in checkpoints, so that a run can be resumed without repeating
+ * its options. What may differ between workers (threads, log files) is not here. One table says
+ * what there is: name, how it is written, how it is read back. */
 #ifndef GMT_RECIPE_H
 #define GMT_RECIPE_H
 
@@ -51,26 +51,27 @@ struct gmt_recipe_text {
 /* Every setting by name, with numbers written so that they read back as the same bits. */
 void gmt_recipe_write(const struct gmt_recipe *recipe, struct gmt_recipe_text *text);
 
-/* Replaces the settings of `recipe` by those of a checkpoint. GM_ERR_ARG: one is missing or cannot be
- * read; *error names file and key; the recipe is unspecified then. */
-GM_MUST_USE gm_status gmt_recipe_read(struct gmt_recipe *recipe, const struct gmt_checkpoint *checkpoint,
-                                      gm_error *error);
+/* Replaces the settings of `recipe` by those of a checkpoint. GM_ERR_ARG: one is missing or
+ * cannot be read; *error names file and key; the recipe is unspecified then. */
+GM_MUST_USE gm_status gmt_recipe_read(struct gmt_recipe           *recipe,
+                                      const struct gmt_checkpoint *checkpoint, gm_error *error);
 
-/* Whether a run by `recipe` can go on from a checkpoint made by `saved`: what the saved state and its place
- * in the data depend on must be equal; rate, schedule, length, micro-batches and buckets are free.
+/* Whether a run by `recipe` can go on from a checkpoint made by `saved`: what the saved state
+ * and its place in the data depend on must be equal; rate, schedule, length, micro-batches and
+ * buckets are free.
  * GM_ERR_ARG with a sentence that shows option and both values. */
 GM_MUST_USE gm_status gmt_recipe_check_resume(const struct gmt_recipe *recipe,
                                               const struct gmt_recipe *saved, const char *file,
                                               gm_error *error);
 
-/* Lines "key=value" for gm_comm_options.fingerprint, of the recipe and of extra pairs (NULL-terminated list
- * of key, value, key, value, ...). Cut at text_bytes. */
+/* Lines "key=value" for gm_comm_options.fingerprint, of the recipe and of extra pairs
+ * (NULL-terminated list of key, value, key, value, ...). Cut at text_bytes. */
 void gmt_recipe_fingerprint(const struct gmt_recipe *recipe, const char *const *extra, char *text,
                             size_t text_bytes);
 
 /* SHA-256 over a training set: sizes, pixels, labels. GM_OK, GM_ERR_NOMEM. */
-GM_MUST_USE gm_status gmt_data_digest(const struct gmt_dataset *dataset, char hex[GMT_HASH_HEX_BYTES],
-                                      gm_error *error);
+GM_MUST_USE gm_status gmt_data_digest(const struct gmt_dataset *dataset,
+                                      char hex[GMT_HASH_HEX_BYTES], gm_error *error);
 
 /* The data must fit the network: inputs and classes. GM_ERR_ARG with a sentence that shows both. */
 GM_MUST_USE gm_status gmt_recipe_check_data(const struct gmt_recipe *recipe,

@@ -13,7 +13,7 @@
 #include "base/bytes.h"
 #include "base/error.h"
 
-/* ---- reading ----------------------------------------------------------------------------------- */
+/* ---- reading --------------------------------------------------------------------------------- */
 
 /* What a parse is about, so that the helpers can say a sentence. */
 struct reading {
@@ -60,8 +60,8 @@ static bool whole_number(const cJSON *item, uint64_t *value)
     return (double)*value == number;
 }
 
-/* The one member of that name; NULL if it is missing or there twice. cJSON itself keeps both of a pair
- * of equal keys and would hand out the first. */
+/* The one member of that name; NULL if it is missing or there twice. cJSON itself keeps both of
+ * a pair of equal keys and would hand out the first. */
 static const cJSON *only_member(const cJSON *object, const char *name)
 {
     const cJSON *found = NULL, *item;
@@ -142,8 +142,8 @@ static int by_place(const void *a, const void *b)
     return strcmp(left->name, right->name);
 }
 
-/* Each name once, and the data part filled from its first byte to its last. Leaves the tensors in the
- * order of the data part. */
+/* Each name once, and the data part filled from its first byte to its last. Leaves the tensors
+ * in the order of the data part. */
 static gm_status check_tensors(const struct reading *reading, struct gmt_st_header *header,
                                uint64_t data_bytes)
 {
@@ -180,7 +180,8 @@ static gm_status read_metadata(const struct reading *reading, struct gmt_st_head
     if (count > 1024) return BAD(reading, "__metadata__ has %zu keys; up to 1024 are read", count);
     header->metadata = gmi_alloc(count, sizeof *header->metadata);
     if (header->metadata == NULL)
-        return gmi_error_set(reading->error, GM_ERR_NOMEM, "no memory for %zu metadata keys", count);
+        return gmi_error_set(reading->error, GM_ERR_NOMEM, "no memory for %zu metadata keys",
+                             count);
     const cJSON *item;
     cJSON_ArrayForEach(item, object)
     {
@@ -230,8 +231,9 @@ gm_status gmt_st_parse(struct gmt_st_header *header, const char *text, size_t te
     /* A copy with a zero behind it: cJSON then cannot look past the end. */
     char *copy = gmi_alloc(text_bytes + 1, 1);
     if (copy == NULL)
-        return gmi_error_set(error, GM_ERR_NOMEM, "checkpoint %s: no memory for its header of %zu bytes",
-                             file, text_bytes);
+        return gmi_error_set(error, GM_ERR_NOMEM,
+                             "checkpoint %s: no memory for its header of %zu bytes", file,
+                             text_bytes);
     memcpy(copy, text, text_bytes);
     header->json = cJSON_ParseWithLengthOpts(copy, text_bytes + 1, NULL, true);
     gmi_free(copy);
@@ -257,7 +259,7 @@ const char *gmt_st_metadata(const struct gmt_st_header *header, const char *key)
     return NULL;
 }
 
-/* ---- writing ----------------------------------------------------------------------------------- */
+/* ---- writing --------------------------------------------------------------------------------- */
 
 /* {"dtype":"F32","shape":[...],"data_offsets":[begin,end]}; NULL without memory. */
 static cJSON *tensor_entry(const struct gmt_st_tensor *tensor, uint64_t begin, uint64_t end)
@@ -290,7 +292,8 @@ static char *format_text(const struct gmt_st_tensor *tensors, size_t n_tensors,
         uint64_t begin = end, elems = 1;
         for (size_t d = 0; d < tensors[i].n_dims; d++) elems *= tensors[i].shape[d];
         end = begin + 4 * elems;
-        is_whole = cJSON_AddItemToObject(json, tensors[i].name, tensor_entry(&tensors[i], begin, end));
+        is_whole =
+            cJSON_AddItemToObject(json, tensors[i].name, tensor_entry(&tensors[i], begin, end));
     }
     char *text = is_whole ? cJSON_PrintUnformatted(json) : NULL;
     cJSON_Delete(json);
@@ -315,6 +318,7 @@ gm_status gmt_st_format(uint8_t **bytes, size_t *size_bytes, const struct gmt_st
         *size_bytes = 8 + padded_bytes;
     }
     cJSON_free(text);
-    if (out == NULL) return gmi_error_set(error, GM_ERR_NOMEM, "no memory for a checkpoint's header");
+    if (out == NULL)
+        return gmi_error_set(error, GM_ERR_NOMEM, "no memory for a checkpoint's header");
     return GM_OK;
 }

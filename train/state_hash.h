@@ -1,9 +1,11 @@
-/* state_hash.h - the training state as a list of named arrays, and one number that stands for its bits.
+/* state_hash.h - the training state as a list of named arrays, and one number that stands for
+ * its bits.
  *
- * The state is everything that the next step depends on and that training changes: the parameters and
- * the optimizer's moments, always in the same order, the file order. A checkpoint's data part is exactly
- * these values, little-endian, without gaps; so the hash printed by `train`, `eval` and `parity` is the
- * SHA-256 of the data part of a checkpoint saved at that moment, and anybody can recompute it. */
+ * The state is everything that the next step depends on and that training changes: the
+ * parameters and the optimizer's moments, always in the same order, the file order. A
+ * checkpoint's data part is exactly these values, little-endian, without gaps; so the hash
+ * printed by `train`, `eval` and `parity` is the SHA-256 of the data part of a checkpoint saved
+ * at that moment, and anybody can recompute it. */
 #ifndef GMT_STATE_HASH_H
 #define GMT_STATE_HASH_H
 
@@ -33,8 +35,8 @@ struct gmt_state {
     size_t                  n_elems; /* of all of them */
 };
 
-/* Lists the parameters and after them each moment of the optimizer (NULL: none), which must have as many
- * elements. The values stay theirs. */
+/* Lists the parameters and after them each moment of the optimizer (NULL: none), which must have
+ * as many elements. The values stay theirs. */
 void gmt_state_list(struct gmt_state *state, const struct gmt_params *params,
                     const struct gmt_optimizer *optimizer);
 
@@ -42,8 +44,8 @@ void gmt_state_list(struct gmt_state *state, const struct gmt_params *params,
 void gmt_floats_to_bytes(uint8_t *bytes, const float *values, size_t count_elems);
 void gmt_floats_from_bytes(float *values, const uint8_t *bytes, size_t count_elems);
 
-/* SHA-256 in hexadecimal of some bytes given in pieces. A hash that cannot be made (no memory in the
- * crypto library) makes gmt_sha256_end fail; the calls between need no checks. */
+/* SHA-256 in hexadecimal of some bytes given in pieces. A hash that cannot be made (no memory in
+ * the crypto library) makes gmt_sha256_end fail; the calls between need no checks. */
 struct gmt_sha256 {
     void *context; /* EVP_MD_CTX */
     int   failed;

@@ -17,17 +17,17 @@
 #define SAVE_LIMIT_MS 600000
 #define SAVE_WORD_MS 500 /* how often rank 0 says that it is still saving */
 
-/* ---- set-up ------------------------------------------------------------------------------------ */
+/* ---- set-up ---------------------------------------------------------------------------------- */
 
 /* Brings samples of the current global batch (gmt_gather_fn). */
-static gm_status gather(void *user, size_t first_sample, size_t n_samples, float *inputs, uint8_t *labels,
-                        gm_error *error)
+static gm_status gather(void *user, size_t first_sample, size_t n_samples, float *inputs,
+                        uint8_t *labels, gm_error *error)
 {
     const struct gmt_trainer *trainer = user;
     (void)error;
     GMI_CHECK(first_sample + n_samples <= trainer->batch.n_samples);
-    gmt_dataset_gather(&trainer->options.data->train, trainer->batch.indices + first_sample, n_samples,
-                       inputs, labels);
+    gmt_dataset_gather(&trainer->options.data->train, trainer->batch.indices + first_sample,
+                       n_samples, inputs, labels);
     return GM_OK;
 }
 
@@ -36,11 +36,12 @@ static gm_status make_parts(struct gmt_trainer *trainer, gm_error *error)
     const struct gmt_recipe          *recipe = &trainer->recipe;
     const struct gmt_trainer_options *options = &trainer->options;
     size_t    rows = gmt_ddp_max_rows(recipe->batch, trainer->world_size, recipe->accumulate);
-    gm_status status = gmt_mlp_init(&trainer->mlp, &recipe->layers,
-                                    rows < EVALUATION_ROWS ? EVALUATION_ROWS : rows, recipe->seed, error);
+    gm_status status =
+        gmt_mlp_init(&trainer->mlp, &recipe->layers,
+                     rows < EVALUATION_ROWS ? EVALUATION_ROWS : rows, recipe->seed, error);
     if (status != GM_OK) return status;
-    status = gmt_optimizer_init(&trainer->optimizer, &recipe->optimizer, trainer->mlp.params.n_elems,
-                                error);
+    status = gmt_optimizer_init(&trainer->optimizer, &recipe->optimizer,
+                                trainer->mlp.params.n_elems, error);
     if (status != GM_OK) return status;
     status = gmt_sampler_init(&trainer->sampler, recipe->seed, options->data->train.n_samples,
                               recipe->batch, error);
@@ -82,7 +83,8 @@ gm_status gmt_trainer_init(struct gmt_trainer *trainer, const struct gmt_recipe 
 
 void gmt_trainer_fini(struct gmt_trainer *trainer)
 {
-    /* A save that hangs in the kernel still reads the state: leave it where it is, the process ends. */
+    /* A save that hangs in the kernel still reads the state: leave it where it is, the process
+     * ends. */
     if (trainer->is_save_stuck) return;
     gmt_ddp_fini(&trainer->ddp);
     gmt_evaluator_fini(&trainer->evaluator);
@@ -99,11 +101,12 @@ gm_status gmt_trainer_resume(struct gmt_trainer *trainer, const struct gmt_check
     struct gmt_cursor cursor = { checkpoint->epoch, checkpoint->batch };
     if (!gmt_cursor_is_valid(&trainer->sampler, cursor) ||
         gmt_cursor_steps(&trainer->sampler, cursor) != checkpoint->step)
-        return gmi_error_set(error, GM_ERR_ARG,
-                             "checkpoint %s: step %llu is not at batch %llu of epoch %llu with this batch "
-                             "size and data",
-                             checkpoint->path, (unsigned long long)checkpoint->step,
-                             (unsigned long long)checkpoint->batch, (unsigned long long)checkpoint->epoch);
+        return gmi_error_set(
+            error, GM_ERR_ARG,
+            "checkpoint %s: step %llu is not at batch %llu of epoch %llu with this batch "
+            "size and data",
+            checkpoint->path, (unsigned long long)checkpoint->step,
+            (unsigned long long)checkpoint->batch, (unsigned long long)checkpoint->epoch);
     gm_status status = gmt_checkpoint_restore(checkpoint, &trainer->state, error);
     if (status != GM_OK) return status;
     trainer->cursor = cursor;
@@ -112,7 +115,7 @@ gm_status gmt_trainer_resume(struct gmt_trainer *trainer, const struct gmt_check
     return GM_OK;
 }
 
-/* ---- calls of the library, accounted ----------------------------------------------------------- */
+/* ---- calls of the library, accounted --------------------------------------------------------- */
 
 static void expect(struct gmt_trainer *trainer, gm_collective which, size_t count, gm_dtype dtype)
 {
@@ -148,7 +151,7 @@ static void book_communication(struct gmt_trainer *trainer, const gm_traffic *be
     trainer->split.communication_ns += now.elapsed_ns - before->elapsed_ns - waiting_ns;
 }
 
-/* ---- one step ---------------------------------------------------------------------------------- */
+/* ---- one step -------------------------------------------------------------------------------- */
 
 static void expect_gradient(struct gmt_trainer *trainer)
 {
@@ -161,7 +164,8 @@ static void expect_gradient(struct gmt_trainer *trainer)
     trainer->naive_bytes += 4 * (uint64_t)n_elems * (uint64_t)(trainer->world_size - 1);
 }
 
-gm_status gmt_trainer_step(struct gmt_trainer *trainer, struct gmt_step_report *report, gm_error *error)
+gm_status gmt_trainer_step(struct gmt_trainer *trainer, struct gmt_step_report *report,
+                           gm_error *error)
 {
     const struct gmt_recipe *recipe = &trainer->recipe;
     struct gmt_schedule      schedule = { .kind = recipe->schedule,
@@ -189,7 +193,7 @@ gm_status gmt_trainer_step(struct gmt_trainer *trainer, struct gmt_step_report *
     return GM_OK;
 }
 
-/* ---- reports ----------------------------------------------------------------------------------- */
+/* ---- reports --------------------------------------------------------------------------------- */
 
 /* What a run keeps between its reports. */
 struct run {
@@ -211,7 +215,8 @@ static struct gmt_time_split split_since(const struct gmt_time_split *now,
     return (struct gmt_time_split){ .elapsed_ns = now->elapsed_ns - then->elapsed_ns,
                                     .compute_ns = now->compute_ns - then->compute_ns,
                                     .loading_ns = now->loading_ns - then->loading_ns,
-                                    .communication_ns = now->communication_ns - then->communication_ns,
+                                    .communication_ns =
+                                        now->communication_ns - then->communication_ns,
                                     .waiting_ns = now->waiting_ns - then->waiting_ns,
                                     .evaluation_ns = now->evaluation_ns - then->evaluation_ns,
                                     .checkpoint_ns = now->checkpoint_ns - then->checkpoint_ns };
@@ -222,12 +227,13 @@ static double per_second(uint64_t count, int64_t elapsed_ns)
     return elapsed_ns <= 0 ? 0 : (double)count * 1e9 / (double)elapsed_ns;
 }
 
-/* Sums the losses since the last report over the ranks and tells the listener. `batch` and `epoch` are
- * those of the step before. */
+/* Sums the losses since the last report over the ranks and tells the listener. `batch` and
+ * `epoch` are those of the step before. */
 static gm_status report(struct gmt_trainer *trainer, struct run *run, struct gmt_cursor done,
                         bool is_epoch_end, gm_error *error)
 {
-    double     sums[3] = { run->share.loss_sum, (double)run->share.n_correct, (double)run->share.n_rows };
+    double     sums[3] = { run->share.loss_sum, (double)run->share.n_correct,
+                           (double)run->share.n_rows };
     gm_traffic before = read_traffic(trainer);
     if (trainer->options.comm != NULL) {
         gm_status status = gm_all_reduce(trainer->options.comm, sums, sums, 3, GM_F64, GM_SUM);
@@ -262,7 +268,8 @@ static gm_status report(struct gmt_trainer *trainer, struct run *run, struct gmt
 }
 
 /* Looks at the test set and closes the account of the epoch. */
-static gm_status end_epoch(struct gmt_trainer *trainer, struct run *run, uint64_t epoch, gm_error *error)
+static gm_status end_epoch(struct gmt_trainer *trainer, struct run *run, uint64_t epoch,
+                           gm_error *error)
 {
     int64_t   start_ns = gmi_now_ns();
     gm_status status = gmt_evaluate(&trainer->evaluator, &trainer->mlp, &run->test, error);
@@ -282,11 +289,12 @@ static gm_status end_epoch(struct gmt_trainer *trainer, struct run *run, uint64_
     return GM_OK;
 }
 
-/* ---- checkpoints ------------------------------------------------------------------------------- *
+/* ---- checkpoints ------------------------------------------------------------------------------ *
  *
- * Rank 0 writes in a thread of its own while all ranks, it too, stay at this place: every half second, and
- * when it is done, rank 0 tells the others by a broadcast. So a slow disk is waiting for a checkpoint, never
- * a silence that the stall limit would end; and a save that fails stops everybody at the same step. */
+ * Rank 0 writes in a thread of its own while all ranks, it too, stay at this place: every half
+ * second, and when it is done, rank 0 tells the others by a broadcast. So a slow disk is waiting for
+ * a checkpoint, never a silence that the stall limit would end; and a save that fails stops
+ * everybody at the same step. */
 
 enum save_state { SAVE_RUNS, SAVE_DONE, SAVE_FAILED };
 
@@ -382,7 +390,8 @@ static gm_status wait_for_rank_0(struct gmt_trainer *trainer, gm_error *error)
 /* Saves on rank 0 and keeps the others informed. */
 static gm_status save_and_tell(struct gmt_trainer *trainer, struct save *save, gm_error *error)
 {
-    int64_t limit_ms = trainer->options.save_limit_ms > 0 ? trainer->options.save_limit_ms : SAVE_LIMIT_MS;
+    int64_t limit_ms =
+        trainer->options.save_limit_ms > 0 ? trainer->options.save_limit_ms : SAVE_LIMIT_MS;
     int64_t deadline_ns = gmi_deadline_after_ms(limit_ms);
     pthread_t thread;
     bool      has_thread = pthread_create(&thread, NULL, save_main, save) == 0;
@@ -443,7 +452,7 @@ static gm_status save_checkpoint(struct gmt_trainer *trainer, gm_error *error)
     return GM_OK;
 }
 
-/* ---- the end ----------------------------------------------------------------------------------- */
+/* ---- the end --------------------------------------------------------------------------------- */
 
 /* What a rank sends about itself: four numbers, a flag, and 32 bytes of hash. */
 enum { ACCOUNT_NUMBERS = 5, ACCOUNT_WORDS = ACCOUNT_NUMBERS + 4 };
@@ -510,7 +519,8 @@ static gm_status gather_accounts(struct gmt_trainer *trainer, struct gmt_end *en
     return status;
 }
 
-static gm_status finish(struct gmt_trainer *trainer, struct run *run, struct gmt_end *end, gm_error *error)
+static gm_status finish(struct gmt_trainer *trainer, struct run *run, struct gmt_end *end,
+                        gm_error *error)
 {
     gm_status status = gmt_state_hash(&trainer->state, end->state_hash, error);
     if (status != GM_OK) return status;
@@ -530,7 +540,7 @@ static gm_status finish(struct gmt_trainer *trainer, struct run *run, struct gmt
     return GM_OK;
 }
 
-/* ---- the loop ---------------------------------------------------------------------------------- */
+/* ---- the loop -------------------------------------------------------------------------------- */
 
 static bool is_due(uint64_t step, uint64_t every) { return every > 0 && step % every == 0; }
 
@@ -544,8 +554,10 @@ static gm_status after_step(struct gmt_trainer *trainer, struct run *run, struct
     gm_status status = GM_OK;
     if (is_last || is_epoch_end || is_due(trainer->step, options->report_every))
         status = report(trainer, run, done, is_epoch_end, error);
-    if (status == GM_OK && (is_last || is_epoch_end)) status = end_epoch(trainer, run, done.epoch, error);
-    bool is_save_due = options->save_every > 0 ? is_due(trainer->step, options->save_every) : is_epoch_end;
+    if (status == GM_OK && (is_last || is_epoch_end))
+        status = end_epoch(trainer, run, done.epoch, error);
+    bool is_save_due =
+        options->save_every > 0 ? is_due(trainer->step, options->save_every) : is_epoch_end;
     if (status == GM_OK && options->is_saving && (is_last || is_save_due))
         status = save_checkpoint(trainer, error);
     return status;

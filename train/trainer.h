@@ -1,4 +1,5 @@
-/* trainer.h - the training loop: steps, reports, evaluation, checkpoints, and the account of it all.
+/* trainer.h - the training loop: steps, reports, evaluation, checkpoints, and the account of it
+ * all.
  *
  *     for each step:     ddp step on the global batch at the cursor
  *     each report_every: the loss of all ranks' samples since the last report       one small all-reduce
@@ -6,8 +7,9 @@
  *     each save_every:   rank 0 saves; the others wait for its word                 one broadcast or more
  *     at the end:        state hashes and byte counts of all ranks                  one all-gather
  *
- * Whatever calls the library is decided from numbers that are the same on every rank (the step, the
- * recipe), so that all ranks make the same calls. The loop prints nothing: it tells a listener. */
+ * Whatever calls the library is decided from numbers that are the same on every rank (the step,
+ * the recipe), so that all ranks make the same calls. The loop prints nothing: it tells a
+ * listener. */
 #ifndef GMT_TRAINER_H
 #define GMT_TRAINER_H
 
@@ -123,8 +125,8 @@ struct gmt_trainer {
     bool                       is_save_stuck;
 };
 
-/* Makes model, optimizer and the rest, in the state before the first step. `recipe` is copied; comm, data and
- * dir stay the caller's and must outlive the trainer. On failure nothing is held.
+/* Makes model, optimizer and the rest, in the state before the first step. `recipe` is copied;
+ * comm, data and dir stay the caller's and must outlive the trainer. On failure nothing is held.
  * GM_ERR_ARG, GM_ERR_NOMEM. */
 GM_MUST_USE gm_status gmt_trainer_init(struct gmt_trainer *trainer, const struct gmt_recipe *recipe,
                                        const struct gmt_trainer_options *options, gm_error *error);
@@ -138,9 +140,10 @@ GM_MUST_USE gm_status gmt_trainer_resume(struct gmt_trainer *trainer,
 GM_MUST_USE gm_status gmt_trainer_step(struct gmt_trainer *trainer, struct gmt_step_report *report,
                                        gm_error *error);
 
-/* Everything until recipe.total_steps, and the account. Blocks as the collectives do. On success *end is
- * filled and valid as long as the trainer. Statuses of gmt_ddp_step, of saving, and GM_ERR_ABORTED when rank
- * 0 could not save. */
-GM_MUST_USE gm_status gmt_trainer_run(struct gmt_trainer *trainer, struct gmt_end *end, gm_error *error);
+/* Everything until recipe.total_steps, and the account. Blocks as the collectives do. On success
+ * *end is filled and valid as long as the trainer. Statuses of gmt_ddp_step, of saving, and
+ * GM_ERR_ABORTED when rank 0 could not save. */
+GM_MUST_USE gm_status gmt_trainer_run(struct gmt_trainer *trainer, struct gmt_end *end,
+                                      gm_error *error);
 
 #endif

@@ -1,5 +1,5 @@
-/* The training loop in one process: what it reports, how it resumes, how it stops. (With several processes:
- * tests/processes/train_test.c.) */
+/* The training loop in one process: what it reports, how it resumes, how it stops. (With several
+ * processes: tests/processes/train_test.c.) */
 #include "train/trainer.h"
 
 #include <math.h>
@@ -24,7 +24,9 @@ static int load_data(void **state)
 {
     (void)state;
     gmt_set_blas_threads(1); /* as in the program */
-    return gmt_data_load(&data, "synthetic:300,100", GMT_DATA_SEED, GMT_DATA_BOTH, NULL) == GM_OK ? 0 : -1;
+    return gmt_data_load(&data, "synthetic:300,100", GMT_DATA_SEED, GMT_DATA_BOTH, NULL) == GM_OK
+               ? 0
+               : -1;
 }
 
 static int free_data(void **state)
@@ -55,7 +57,8 @@ static struct gmt_recipe small_recipe(enum gmt_optimizer_kind kind, uint64_t ste
     return recipe;
 }
 
-/* Runs a recipe from the beginning or from a checkpoint, and gives the hash of the state at its end. */
+/* Runs a recipe from the beginning or from a checkpoint, and gives the hash of the state at its
+ * end. */
 static gm_status run(const struct gmt_recipe *recipe, const struct gmt_trainer_options *options,
                      const struct gmt_checkpoint *from, struct gmt_end *end, gm_error *error)
 {
@@ -265,7 +268,8 @@ static void micro_batches_give_the_same_gradient(void **state)
     assert_int_equal(report.loss.n_rows, 12);
     double worst = 0;
     for (size_t i = 0; i < whole.mlp.params.n_elems; i++)
-        worst = fmax(worst, fabs((double)whole.mlp.params.weights[i] - (double)parts.mlp.params.weights[i]));
+        worst = fmax(
+            worst, fabs((double)whole.mlp.params.weights[i] - (double)parts.mlp.params.weights[i]));
     assert_true(worst < 1e-6);
     gmt_trainer_fini(&whole);
     gmt_trainer_fini(&parts);
@@ -351,7 +355,8 @@ static void a_loss_that_is_not_finite_stops_and_keeps_the_checkpoint(void **stat
     assert_int_equal(run(&recipe, &options, NULL, &end, &error), GM_ERR_STATE);
     assert_non_null(strstr(error.text, "not finite"));
     bool was_found;
-    assert_int_equal(gmt_checkpoint_newest(&checkpoint, &was_found, scratch.path, NULL, NULL), GM_OK);
+    assert_int_equal(gmt_checkpoint_newest(&checkpoint, &was_found, scratch.path, NULL, NULL),
+                     GM_OK);
     assert_true(was_found);
     char expected[32];
     snprintf(expected, sizeof expected, "step %llu:", (unsigned long long)checkpoint.step + 1);
@@ -410,7 +415,8 @@ static void the_log_has_one_object_a_line_and_the_end_record_its_fields(void **s
     (void)state;
     struct scratch scratch;
     struct gmt_end end = { .world_size = 2, .steps = 7, .loss = NAN, .are_identical = true };
-    struct gmt_rank_account accounts[2] = { { "aa", 10, 10, 3, 13, true }, { "aa", 11, 11, 3, 0, false } };
+    struct gmt_rank_account accounts[2] = { { "aa", 10, 10, 3, 13, true },
+                                            { "aa", 11, 11, 3, 0, false } };
     end.accounts = accounts;
     end.test = (struct gmt_evaluation){ 100, 97, 0.97, 0.1 };
     strcpy(end.state_hash, "aa");
@@ -423,7 +429,8 @@ static void the_log_has_one_object_a_line_and_the_end_record_its_fields(void **s
     struct gmt_epoch_report epoch = { .step = 7, .test = end.test };
     for (int is_resuming = 0; is_resuming < 2; is_resuming++) {
         assert_int_equal(gmt_trainlog_open(&log, path, is_resuming, NULL), GM_OK);
-        assert_int_equal(gmt_trainlog_write(&log, gmt_log_start(&recipe, 2, 1, 0, 100), NULL), GM_OK);
+        assert_int_equal(gmt_trainlog_write(&log, gmt_log_start(&recipe, 2, 1, 0, 100), NULL),
+                         GM_OK);
         assert_int_equal(gmt_trainlog_write(&log, gmt_log_step(&step), NULL), GM_OK);
         assert_int_equal(gmt_trainlog_write(&log, gmt_log_epoch(&epoch), NULL), GM_OK);
         assert_int_equal(gmt_trainlog_write(&log, gmt_log_end(&end), NULL), GM_OK);

@@ -9,10 +9,10 @@
 #include "base/alloc.h"
 #include "base/error.h"
 
-/* ---- records ----------------------------------------------------------------------------------- *
+/* ---- records ---------------------------------------------------------------------------------- *
  *
- * cJSON's functions take a NULL object and do nothing, and a field that there is no memory for is not added;
- * so the fields are counted once at the end, and a record is whole or not there. */
+ * cJSON's functions take a NULL object and do nothing, and a field that there is no memory for is
+ * not added; so the fields are counted once at the end, and a record is whole or not there. */
 
 static void add_number(cJSON *object, const char *key, double value)
 {
@@ -46,8 +46,8 @@ static cJSON *begin(const char *event)
     return object;
 }
 
-cJSON *gmt_log_start(const struct gmt_recipe *recipe, int world_size, int n_threads, uint64_t first_step,
-                     uint64_t n_test_samples)
+cJSON *gmt_log_start(const struct gmt_recipe *recipe, int world_size, int n_threads,
+                     uint64_t first_step, uint64_t n_test_samples)
 {
     struct gmt_recipe_text text;
     gmt_recipe_write(recipe, &text);
@@ -98,9 +98,18 @@ static void add_numbers(cJSON *object, const char *key, const struct gmt_end *en
         cJSON_AddItemToArray(list, cJSON_CreateNumber((double)number(&end->accounts[r])));
 }
 
-static uint64_t payload_of(const struct gmt_rank_account *account) { return account->payload_sent_bytes; }
-static uint64_t formula_of(const struct gmt_rank_account *account) { return account->formula_bytes; }
-static uint64_t protocol_of(const struct gmt_rank_account *account) { return account->protocol_sent_bytes; }
+static uint64_t payload_of(const struct gmt_rank_account *account)
+{
+    return account->payload_sent_bytes;
+}
+static uint64_t formula_of(const struct gmt_rank_account *account)
+{
+    return account->formula_bytes;
+}
+static uint64_t protocol_of(const struct gmt_rank_account *account)
+{
+    return account->protocol_sent_bytes;
+}
 
 static void add_kernel_counts(cJSON *object, const struct gmt_end *end)
 {
@@ -121,7 +130,8 @@ cJSON *gmt_log_end(const struct gmt_end *end)
     add_number(object, "steps", (double)end->steps);
     add_number(object, "loss", end->loss);
     add_number(object, "test_loss", end->test.loss);
-    add_number(object, "test_accuracy", end->test.n_samples == 0 ? (double)NAN : end->test.accuracy);
+    add_number(object, "test_accuracy",
+               end->test.n_samples == 0 ? (double)NAN : end->test.accuracy);
     add_number(object, "test_correct", (double)end->test.n_correct);
     add_number(object, "test_samples", (double)end->test.n_samples);
     cJSON_AddStringToObject(object, "state_hash", end->state_hash);
@@ -139,9 +149,10 @@ cJSON *gmt_log_end(const struct gmt_end *end)
     return whole_or_null(object, 18 + 7);
 }
 
-/* ---- the file ---------------------------------------------------------------------------------- */
+/* ---- the file -------------------------------------------------------------------------------- */
 
-gm_status gmt_trainlog_open(struct gmt_trainlog *log, const char *path, bool is_resuming, gm_error *error)
+gm_status gmt_trainlog_open(struct gmt_trainlog *log, const char *path, bool is_resuming,
+                            gm_error *error)
 {
     *log = (struct gmt_trainlog){ .fd = -1 };
     log->path = gmi_strdup(path);
@@ -191,6 +202,6 @@ gm_status gmt_trainlog_write(struct gmt_trainlog *log, cJSON *record, gm_error *
     }
     if (problem == 0) return GM_OK;
     log->has_failed = true;
-    return gmi_error_set_errno(error, problem, "cannot write the log %s; training goes on without it",
-                               log->path);
+    return gmi_error_set_errno(error, problem,
+                               "cannot write the log %s; training goes on without it", log->path);
 }

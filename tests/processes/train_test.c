@@ -1,5 +1,5 @@
-/* Training by several processes: equal bits everywhere, close to one process, and no silence or confusion when
- * a disk is slow or a number is not finite. */
+/* Training by several processes: equal bits everywhere, close to one process, and no silence or
+ * confusion when a disk is slow or a number is not finite. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -38,7 +38,9 @@ static int load_data(void **state)
 {
     (void)state;
     gmt_set_blas_threads(1);
-    return gmt_data_load(&data, "synthetic:203,101", GMT_DATA_SEED, GMT_DATA_BOTH, NULL) == GM_OK ? 0 : -1;
+    return gmt_data_load(&data, "synthetic:203,101", GMT_DATA_SEED, GMT_DATA_BOTH, NULL) == GM_OK
+               ? 0
+               : -1;
 }
 
 static int free_data(void **state)
@@ -85,7 +87,8 @@ static void remove_dir(struct job *job)
     assert_int_equal(system(command), 0);
 }
 
-/* A rank trains, and records how it ended; numbers: identical, test samples and correct ones, steps. */
+/* A rank trains, and records how it ended; numbers: identical, test samples and correct ones,
+ * steps. */
 static void train(struct rank_self *self)
 {
     const struct job         *job = self->user;
@@ -107,7 +110,8 @@ static void train(struct rank_self *self)
                                            .dir = dir.path == NULL ? NULL : &dir,
                                            .save_limit_ms = job->save_limit_ms };
     rank_ok(self, gmt_trainer_init(&trainer, &recipe, &options, &error));
-    if (job->has_nan_on_rank_1 && self->rank == 1) trainer.mlp.params.weights[784 * 16] = NAN; /* a bias */
+    if (job->has_nan_on_rank_1 && self->rank == 1)
+        trainer.mlp.params.weights[784 * 16] = NAN; /* a bias */
     gm_status status = gmt_trainer_run(&trainer, &end, &error);
     rank_record(self, status);
     self->record->error = error;
@@ -122,7 +126,7 @@ static void train(struct rank_self *self)
     bool is_save_stuck = trainer.is_save_stuck;
     gmt_trainer_fini(&trainer);
     rank_destroy(self);
-    if (is_save_stuck) _exit(0); /* as exit would, without the leak check: the thread still holds memory */
+    if (is_save_stuck) _exit(0); /* without a leak check: the thread still holds memory */
     gmt_checkpoint_dir_close(&dir);
 }
 
@@ -175,7 +179,9 @@ static void workers_hold_equal_bits_close_to_those_of_one_process(void **state)
 static void a_slow_disk_is_no_stall(void **state)
 {
     struct job       job = { .save_every = 8, .slow_sync_ms = 900 };
-    struct ranks_job ranks_job = { .n_ranks = 3, .body = train, .user = &job, .stall_limit_ms = 700 };
+    struct ranks_job ranks_job = {
+        .n_ranks = 3, .body = train, .user = &job, .stall_limit_ms = 700
+    };
     make_dir(&job);
     struct ranks *ranks = ranks_run(state, &ranks_job);
     for (int r = 0; r < 3; r++) {
@@ -243,11 +249,14 @@ static void what_is_not_finite_on_one_rank_stops_all_and_is_named_by_all(void **
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_teardown(workers_hold_equal_bits_close_to_those_of_one_process, ranks_teardown),
+        cmocka_unit_test_teardown(workers_hold_equal_bits_close_to_those_of_one_process,
+                                  ranks_teardown),
         cmocka_unit_test_teardown(a_slow_disk_is_no_stall, ranks_teardown),
-        cmocka_unit_test_teardown(a_disk_that_does_not_answer_ends_the_run_at_its_limit, ranks_teardown),
+        cmocka_unit_test_teardown(a_disk_that_does_not_answer_ends_the_run_at_its_limit,
+                                  ranks_teardown),
         cmocka_unit_test_teardown(a_save_that_fails_stops_all_ranks_at_its_step, ranks_teardown),
-        cmocka_unit_test_teardown(what_is_not_finite_on_one_rank_stops_all_and_is_named_by_all, ranks_teardown),
+        cmocka_unit_test_teardown(what_is_not_finite_on_one_rank_stops_all_and_is_named_by_all,
+                                  ranks_teardown),
     };
     return cmocka_run_group_tests_name("train", tests, load_data, free_data);
 }
