@@ -1,5 +1,6 @@
 # Sourced by the command-line tests: TAP lines, a scratch folder, waiting for conditions.
 set -u
+command -v gradmesh >/dev/null || { echo "not ok - gradmesh is not in PATH"; exit 1; }
 n_tests=0
 scratch=$(mktemp -d) || exit 1
 trap 'rm -rf "$scratch"' EXIT
