@@ -63,14 +63,26 @@ static void place_buffers(struct gmi_op *op, const struct gmi_request *r)
     }
 }
 
-void gmi_op_set_up(struct gmi_op *op, const struct gmi_algo *algo, const struct gmi_request *request,
-                   uint64_t seq)
+void gmi_op_describe(struct gmi_op *op, const struct gmi_algo *algo, const struct gmi_request *request,
+                     uint64_t seq)
 {
     op->begin_ns = gmi_now_ns();
     op->algo = algo;
     op->codec = request->codec;
     op->count_elems = request->count_elems;
+    op->step = -1;
+    op->n_steps = 0;
+    op->moved_bytes = op->total_recv_bytes = 0;
+    op->traffic = (gm_traffic){ .calls = 1 };
+    op->waits_for_recv = op->waits_for_send = -1;
+    op->trouble = (struct gmi_trouble){ .status = GM_OK, .peer = -1 };
     describe(op, request, seq);
+}
+
+void gmi_op_set_up(struct gmi_op *op, const struct gmi_algo *algo, const struct gmi_request *request,
+                   uint64_t seq)
+{
+    gmi_op_describe(op, algo, request, seq);
     place_buffers(op, request);
 }
 
@@ -83,16 +95,7 @@ struct gmi_port *gmi_op_neighbour(const struct gmi_op *op, int distance)
     return &op->group->ports[peer < 0 ? peer + n : peer];
 }
 
-void gmi_op_begin(struct gmi_op *op)
-{
-    op->step = -1;
-    op->n_steps = 0;
-    op->moved_bytes = op->total_recv_bytes = 0;
-    op->traffic = (gm_traffic){ .calls = 1 };
-    op->waits_for_recv = op->waits_for_send = -1;
-    op->trouble = (struct gmi_trouble){ .status = GM_OK, .peer = -1 };
-    op->algo->begin(op);
-}
+void gmi_op_begin(struct gmi_op *op) { op->algo->begin(op); }
 
 gm_status gmi_op_progress(struct gmi_op *op) { return op->algo->progress(op); }
 

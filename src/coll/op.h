@@ -99,8 +99,12 @@ static inline size_t gmi_op_chunk_at(const struct gmi_op *op, int chunk)
 /* How much memory op->work must have for it with this algorithm. */
 size_t gmi_op_work_bytes(const struct gmi_request *request, const struct gmi_algo *algo, int n_ranks);
 
-/* Makes the request call number `seq` of op->group and lays its buffers out as the algorithms want them.
- * op->group, scratch and work must be set. */
+/* Makes it call number `seq` of op->group (which must be set), with nothing done yet. */
+void gmi_op_describe(struct gmi_op *op, const struct gmi_algo *algo, const struct gmi_request *request,
+                     uint64_t seq);
+
+/* Describes the call and lays its buffers out as the algorithms want them. op->group, scratch and work must be
+ * set. */
 void gmi_op_set_up(struct gmi_op *op, const struct gmi_algo *algo, const struct gmi_request *request,
                    uint64_t seq);
 

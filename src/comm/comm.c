@@ -169,6 +169,7 @@ gm_status gm_comm_abort(gm_comm *comm, const char *reason)
     if (comm == NULL || reason == NULL) return GM_ERR_ARG;
     struct gmi_failure failure = { .status = GM_ERR_ABORTED, .culprit = comm->rank, .reporter = comm->rank };
     snprintf(failure.cause, sizeof failure.cause, "rank %d aborted: %.250s", comm->rank, reason);
+    gmi_failure_make_one_line(&failure);
     if (comm->n_ranks > 1) {
         gmi_comm_fail(comm, &failure);
         return GM_OK;

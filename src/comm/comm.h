@@ -100,7 +100,7 @@ gm_status gmi_comm_connect(struct gm_comm *comm, const gm_comm_options *options,
 
 /* ---- links.c: data links beyond the ring --------------------------------------------------------- */
 /* Waits until the links that an algorithm needs are there. The failures of a collective. */
-gm_status gmi_comm_need_links(struct gm_comm *comm, const struct gmi_algo *algo, int root);
+gm_status gmi_comm_need_links(struct gm_comm *comm, const struct gmi_algo *algo, const struct gmi_request *request);
 
 /* ---- report.c: failures and error records --------------------------------------------------------- */
 /* Makes the failure known to all, unless there is one already. Any thread. */

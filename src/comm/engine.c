@@ -134,8 +134,7 @@ static gm_status out_of_memory(struct gm_comm *comm, size_t need_bytes)
 {
     struct gmi_failure failure = failure_of(comm, GM_ERR_NOMEM, comm->rank);
     snprintf(failure.cause, sizeof failure.cause, "rank %d has no memory for %zu bytes of scratch", comm->rank, need_bytes);
-    gmi_comm_fail(comm, &failure);
-    return gmi_comm_report_failure(comm, NULL, &comm->engine.running->error);
+    return fail_and_report(comm, &failure);
 }
 
 /* ---- the machine; all of this with the engine's lock held, and none of it blocks ------------------ */
@@ -202,10 +201,7 @@ static gm_status begin(struct gm_comm *comm)
     e->op.work = e->work;
     e->blame_at_ns = 0;
     gmi_op_set_up(&e->op, w->algo, &w->request, w->seq);
-    if (status != GM_OK) {
-        e->op.traffic = (gm_traffic){ .calls = 1 };
-        return out_of_memory(comm, need_bytes);
-    }
+    if (status != GM_OK) return out_of_memory(comm, need_bytes);
     gmi_op_begin(&e->op);
     e->still_bytes = 0;
     e->still_since_ns = e->op.begin_ns;
@@ -430,7 +426,7 @@ static gm_status prepare(struct gm_comm *comm, const struct gmi_request *request
     const struct gmi_algo *algo = gmi_algo_choose(comm->algorithm, request->which, comm->n_ranks, total_bytes);
     gm_status              status = GM_OK;
     if (comm->n_ranks > 1) {
-        status = gmi_comm_need_links(comm, algo, request->root);
+        status = gmi_comm_need_links(comm, algo, request);
     } else if (atomic_load(&comm->is_alarmed)) { /* a world of one can only have aborted itself */
         status = gmi_comm_report_failure(comm, NULL, &comm->error);
     }

@@ -12,6 +12,13 @@ void gmi_failure_encode(const struct gmi_failure *f, struct gmi_buffer *b)
     gmi_buffer_put_text(b, f->cause);
 }
 
+void gmi_failure_make_one_line(struct gmi_failure *f)
+{
+    for (char *c = f->cause; *c != '\0'; c++) {
+        if ((unsigned char)*c < ' ') *c = ' ';
+    }
+}
+
 bool gmi_failure_decode(struct gmi_failure *f, struct gmi_reader *r)
 {
     uint32_t status = gmi_reader_u32(r);
@@ -21,9 +28,7 @@ bool gmi_failure_decode(struct gmi_failure *f, struct gmi_reader *r)
     f->op_seq = gmi_reader_u64(r);
     gmi_reader_text(r, f->cause, sizeof f->cause);
     f->status = (gm_status)status;
-    for (char *c = f->cause; *c != '\0'; c++) {
-        if ((unsigned char)*c < ' ') *c = ' '; /* it goes into one line */
-    }
+    gmi_failure_make_one_line(f);
     return !r->is_short && status > GM_AGAIN && status <= GM_ERR_NOMEM;
 }
 

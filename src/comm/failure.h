@@ -18,6 +18,8 @@ struct gmi_failure {
 };
 
 void gmi_failure_encode(const struct gmi_failure *f, struct gmi_buffer *b);
+/* The cause goes into one line, wherever it comes from. */
+void gmi_failure_make_one_line(struct gmi_failure *f);
 bool gmi_failure_decode(struct gmi_failure *f, struct gmi_reader *r); /* false: bad bytes */
 
 /* GM_ERR_MISMATCH: the ranks of the two descriptors call different things. `theirs` gets the blame. */

@@ -46,7 +46,7 @@ static struct wish look(struct gm_comm *comm, const struct gmi_algo *algo, int r
     return w;
 }
 
-static gm_status give_up(struct gm_comm *comm, int peer)
+static void give_up(struct gm_comm *comm, int peer)
 {
     struct gmi_failure f = { .status = GM_ERR_TIMEOUT, .culprit = peer, .reporter = comm->rank, .op_seq = comm->seq + 1 };
     char               reason[256];
@@ -56,11 +56,19 @@ static gm_status give_up(struct gm_comm *comm, int peer)
     snprintf(f.cause, sizeof f.cause, "no connection between rank %d and rank %d within %d ms; %.180s", comm->rank, peer,
              comm->stall_limit_ms, reason);
     gmi_comm_fail(comm, &f);
-    return gmi_comm_report_failure(comm, NULL, &comm->error);
 }
 
-gm_status gmi_comm_need_links(struct gm_comm *comm, const struct gmi_algo *algo, int root)
+/* The record names the call, though it has not begun. */
+static gm_status report(struct gm_comm *comm, const struct gmi_algo *algo, const struct gmi_request *request)
 {
+    struct gmi_op op = { .group = &comm->group };
+    gmi_op_describe(&op, algo, request, comm->seq + 1);
+    return gmi_comm_report_failure(comm, &op, &comm->error);
+}
+
+gm_status gmi_comm_need_links(struct gm_comm *comm, const struct gmi_algo *algo, const struct gmi_request *request)
+{
+    int root = request->root;
     if (algo->peers == NULL) return GM_OK;
     struct wish w = look(comm, algo, root);
     if (w.n_missing == 0) return GM_OK;
@@ -75,10 +83,13 @@ gm_status gmi_comm_need_links(struct gm_comm *comm, const struct gmi_algo *algo,
         int  absentee = gmi_control_absentee(&comm->control, comm->seq + 1);
         algo->peers(comm->n_ranks, comm->rank, root, note_present, &w);
         pthread_mutex_unlock(&comm->lock);
-        if (has_failure) return gmi_comm_report_failure(comm, NULL, &comm->error);
+        if (has_failure) return report(comm, algo, request);
         w = look(comm, algo, root);
         if (w.n_missing == 0 || absentee >= 0) return GM_OK; /* the op itself reports who has left */
-        if (gmi_deadline_passed(deadline_ns)) return give_up(comm, w.first_missing);
-        gmi_caller_wait(comm, deadline_ns);
+        if (gmi_deadline_passed(deadline_ns)) {
+            give_up(comm, w.first_missing);
+        } else {
+            gmi_caller_wait(comm, deadline_ns);
+        }
     }
 }

@@ -366,8 +366,8 @@ void ranks_await(struct ranks *r, int mark, int at_least)
 
 void ranks_serve(struct ranks *r, int for_ms)
 {
-    int64_t deadline_ns = gmi_deadline_after_ms(for_ms);
-    while (!gmi_deadline_passed(deadline_ns)) turn(r);
+    int64_t until_ns = gmi_now_ns() + for_ms * GMI_NS_PER_MS;
+    while (gmi_now_ns() < until_ns) turn(r);
 }
 
 void ranks_signal(struct ranks *r, int rank, int signal_number)
