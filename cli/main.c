@@ -16,6 +16,7 @@ static const struct {
     { "eval", cli_cmd_eval, "count what a checkpoint gets right" },
     { "predict", cli_cmd_predict, "show what a checkpoint takes pictures for" },
     { "parity", cli_cmd_parity, "compare training by N processes with training by one" },
+    { "bench", cli_cmd_bench, "measure the collectives, and what the machine can carry" },
 };
 
 enum { N_COMMANDS = sizeof commands / sizeof commands[0] };

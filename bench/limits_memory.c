@@ -1,0 +1,43 @@
+/* limits_memory.c - how fast one core copies, and how fast the library's float sum runs: out of
+   cache and in it. */
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/error.h"
+#include "bench/limits_parts.h"
+#include "reduce/codec.h"
+
+/* Keeps the compiler from leaving out what nobody reads. */
+static void touch(const void *memory) { __asm__ volatile("" : : "r"(memory) : "memory"); }
+
+static void walk(const struct bench_limit *limit, const struct gmi_codec *codec, uint8_t *out,
+                 const uint8_t *in, size_t n_rounds)
+{
+    for (size_t i = 0; i < n_rounds; i++) {
+        if (limit->kind == BENCH_COPY) memcpy(out, in, limit->array_bytes);
+        else codec->combine(out, in, out, limit->array_bytes / codec->elem_bytes);
+        touch(out);
+    }
+}
+
+gm_status bench_measure_memory(const struct bench_limit *limit, size_t amount_bytes, double *gbps,
+                               gm_error *error)
+{
+    struct gmi_codec codec;
+    gm_status        status = gmi_codec_find(&codec, GM_F32, GM_SUM);
+    if (status != GM_OK) return gmi_error_set(error, status, "there is no float sum");
+    uint8_t *out = gmi_alloc(limit->array_bytes, 1), *in = gmi_alloc(limit->array_bytes, 1);
+    size_t   n_rounds = amount_bytes / limit->array_bytes + 1;
+    if (out != NULL && in != NULL) {
+        walk(limit, &codec, out, in, 1);
+        double begin_s = bench_now_s();
+        walk(limit, &codec, out, in, n_rounds);
+        *gbps = (double)n_rounds * (double)limit->array_bytes / (bench_now_s() - begin_s) / 1e9;
+    } else {
+        status = gmi_error_set(error, GM_ERR_NOMEM, "no memory for two arrays of %zu bytes",
+                               limit->array_bytes);
+    }
+    gmi_free(in);
+    gmi_free(out);
+    return status;
+}

@@ -1,0 +1,265 @@
+/* The oracle of `gradmesh bench`: it must accept what is right and see what is not. What is
+ * right is computed here from the ranks' own input, element by element, without the oracle's
+ * formulas. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "cli/bench_case.h"
+
+enum { MAX_RANKS = 5, MAX_COUNT = 70 };
+
+/* All ranks of one call, in one process. */
+struct world {
+    struct cli_bench_case cases[MAX_RANKS];
+    union { double alignment; uint8_t bytes[MAX_COUNT * 8]; } memory[MAX_RANKS][2];
+    double inputs[MAX_RANKS]
+                 [MAX_COUNT]; /* by index of the whole buffer; NaN where a rank gives nothing */
+};
+
+static double get(const struct cli_bench_case *c, const uint8_t *buffer, size_t i)
+{
+    switch (c->dtype) {
+    case GM_F32: return ((const float *)(const void *)buffer)[i];
+    case GM_F64: return ((const double *)(const void *)buffer)[i];
+    case GM_I32: return ((const int32_t *)(const void *)buffer)[i];
+    default: return (double)((const int64_t *)(const void *)buffer)[i];
+    }
+}
+
+static void put(const struct cli_bench_case *c, uint8_t *buffer, size_t i, double value)
+{
+    switch (c->dtype) {
+    case GM_F32: ((float *)(void *)buffer)[i] = (float)value; break;
+    case GM_F64: ((double *)(void *)buffer)[i] = value; break;
+    case GM_I32: ((int32_t *)(void *)buffer)[i] = (int32_t)value; break;
+    default: ((int64_t *)(void *)buffer)[i] = (int64_t)value; break;
+    }
+}
+
+static void world_fill(struct world *w, const struct cli_bench_case *like, bool is_in_place)
+{
+    for (int r = 0; r < like->n_ranks; r++) {
+        struct cli_bench_case *c = &w->cases[r];
+        *c = *like;
+        c->rank = r;
+        c->recv = w->memory[r][0].bytes;
+        c->send = w->memory[r][!is_in_place].bytes;
+        cli_bench_fill(c);
+        size_t first = 0, n = c->count_elems;
+        if (c->collective->gives == CLI_BENCH_CHUNK)
+            gm_chunk(c->count_elems, c->n_ranks, r, &first, &n);
+        for (size_t i = 0; i < n; i++)
+            w->inputs[r][first + i] = get(c, c->send, (is_in_place ? first : 0) + i);
+    }
+}
+
+static double combined(const struct world *w, size_t i)
+{
+    const struct cli_bench_case *c = &w->cases[0];
+    double value = w->inputs[0][i];
+    for (int r = 1; r < c->n_ranks; r++) {
+        double next = w->inputs[r][i];
+        if (c->redop == GM_MIN) value = next < value ? next : value;
+        else if (c->redop == GM_MAX) value = next > value ? next : value;
+        else value += next;
+    }
+    return c->redop == GM_AVG ? value / c->n_ranks : value;
+}
+
+static double result_at(const struct world *w, size_t i)
+{
+    const struct cli_bench_case *c = &w->cases[0];
+    if (c->collective->is_reduction) return combined(w, i);
+    if (c->collective->has_root) return w->inputs[c->root][i];
+    for (int r = 0;; r++) {
+        size_t first, n;
+        gm_chunk(c->count_elems, c->n_ranks, r, &first, &n);
+        if (i >= first && i < first + n) return w->inputs[r][i];
+    }
+}
+
+/* What the collective should do. */
+static void world_run(struct world *w)
+{
+    for (int r = 0; r < w->cases[0].n_ranks; r++) {
+        const struct cli_bench_case *c = &w->cases[r];
+        size_t first = 0, n = c->collective->gets == CLI_BENCH_NOTHING ? 0 : c->count_elems;
+        if (c->collective->gets == CLI_BENCH_CHUNK)
+            gm_chunk(c->count_elems, c->n_ranks, r, &first, &n);
+        for (size_t i = 0; i < n; i++)
+            put(c, c->recv, (cli_bench_is_in_place(c) ? first : 0) + i, result_at(w, first + i));
+    }
+}
+
+static void expect_no_wrong(struct world *w, const struct cli_bench_case *like, bool is_in_place)
+{
+    world_fill(w, like, is_in_place);
+    world_run(w);
+    for (int r = 0; r < like->n_ranks; r++) {
+        int64_t n_wrong = cli_bench_count_wrong(&w->cases[r]);
+        if (n_wrong != 0)
+            fail_msg("%s %s %s, %d ranks, %zu elements, in place %d: %lld wrong on rank %d",
+                     gm_collective_name(like->collective->which), gm_dtype_name(like->dtype),
+                     gm_redop_name(like->redop), like->n_ranks, like->count_elems, is_in_place,
+                     (long long)n_wrong, r);
+    }
+}
+
+static void right_results_have_no_wrong_elements(void **state)
+{
+    (void)state;
+    static struct world  w;
+    const size_t         counts[] = { 0, 1, 4, 5, 7, MAX_COUNT };
+    struct cli_bench_case like = { .root = 0 };
+    for (size_t row = 0; (like.collective = cli_bench_row(row)) != NULL; row++)
+        for (int dtype = 0; dtype < (int)GM_DTYPE_END; dtype++)
+            for (int redop = 0; redop < (int)GM_REDOP_END; redop++)
+                for (like.n_ranks = 1; like.n_ranks <= MAX_RANKS; like.n_ranks++)
+                    for (size_t k = 0; k < sizeof counts / sizeof counts[0]; k++) {
+                        if (redop == GM_AVG && (dtype == GM_I32 || dtype == GM_I64)) continue;
+                        like.dtype = (gm_dtype)dtype;
+                        like.redop = (gm_redop)redop;
+                        like.root = like.n_ranks - 1;
+                        like.count_elems = counts[k];
+                        expect_no_wrong(&w, &like, true);
+                        if (like.collective->has_ways) expect_no_wrong(&w, &like, false);
+                    }
+}
+
+static const struct cli_bench_case all_reduce_of_three = {
+    .n_ranks = 3, .count_elems = MAX_COUNT, .dtype = GM_F32, .redop = GM_SUM
+};
+
+static void a_call_that_does_nothing_is_seen(void **state)
+{
+    (void)state;
+    static struct world w;
+    struct cli_bench_case like = all_reduce_of_three;
+    for (size_t row = 0; (like.collective = cli_bench_row(row)) != NULL; row++) {
+        if (like.collective->gets == CLI_BENCH_NOTHING) continue;
+        world_fill(&w, &like, true);
+        assert_true(cli_bench_count_wrong(&w.cases[1]) > 0);
+        if (!like.collective->has_ways) continue;
+        world_fill(&w, &like, false);
+        assert_true(cli_bench_count_wrong(&w.cases[1]) > 0);
+    }
+}
+
+static void values_in_wrong_places_are_seen(void **state)
+{
+    (void)state;
+    static struct world w;
+    struct cli_bench_case like = all_reduce_of_three;
+    for (size_t row = 0; (like.collective = cli_bench_row(row)) != NULL; row++) {
+        if (like.collective->gets != CLI_BENCH_WHOLE) continue;
+        world_fill(&w, &like, true);
+        world_run(&w);
+        float *values = (float *)(void *)w.cases[1].recv, first = values[0];
+        memmove(values, values + 1, (MAX_COUNT - 1) * sizeof *values);
+        values[MAX_COUNT - 1] = first;
+        assert_true(cli_bench_count_wrong(&w.cases[1]) > MAX_COUNT / 2);
+    }
+}
+
+static void a_single_wrong_element_is_counted_once(void **state)
+{
+    (void)state;
+    static struct world w;
+    struct cli_bench_case like = all_reduce_of_three;
+    like.collective = cli_bench_find("all_reduce");
+    world_fill(&w, &like, true);
+    world_run(&w);
+    ((float *)(void *)w.cases[2].recv)[MAX_COUNT - 1] += 1;
+    assert_int_equal(cli_bench_count_wrong(&w.cases[2]), 1);
+}
+
+/* For every pair of ranks: one counted twice, the other left out. And the pairs that a sum over
+ * plain rank numbers would not tell apart: 0 and 3 for 1 and 2. */
+static void a_rank_counted_twice_is_seen_in_every_element(void **state)
+{
+    (void)state;
+    static struct world w;
+    struct cli_bench_case like = all_reduce_of_three;
+    like.n_ranks = 4;
+    like.collective = cli_bench_find("all_reduce");
+    for (int twice = 0; twice < 4; twice++)
+        for (int missing = 0; missing < 4; missing++) {
+            if (twice == missing) continue;
+            world_fill(&w, &like, true);
+            memcpy(w.inputs[missing], w.inputs[twice], sizeof w.inputs[twice]);
+            world_run(&w);
+            assert_int_equal(cli_bench_count_wrong(&w.cases[0]), MAX_COUNT);
+        }
+    world_fill(&w, &like, true);
+    memcpy(w.inputs[1], w.inputs[0], sizeof w.inputs[0]);
+    memcpy(w.inputs[2], w.inputs[3], sizeof w.inputs[3]);
+    world_run(&w);
+    assert_int_equal(cli_bench_count_wrong(&w.cases[0]), MAX_COUNT);
+}
+
+static void a_changed_send_buffer_is_seen(void **state)
+{
+    (void)state;
+    static struct world w;
+    struct cli_bench_case like = all_reduce_of_three;
+    like.collective = cli_bench_find("all_reduce");
+    world_fill(&w, &like, false);
+    world_run(&w);
+    ((float *)(void *)w.cases[1].send)[3] += 1;
+    assert_int_equal(cli_bench_count_wrong(&w.cases[1]), 1);
+    assert_int_equal(cli_bench_count_wrong(&w.cases[0]), 0);
+}
+
+static void sums_of_the_largest_world_are_exact_in_float(void **state)
+{
+    (void)state;
+    enum { N_RANKS = 1024 };
+    struct cli_bench_case c = { .collective = cli_bench_find("all_reduce"), .n_ranks = N_RANKS,
+                                .count_elems = MAX_COUNT, .dtype = GM_F32, .redop = GM_SUM };
+    float sum[MAX_COUNT] = { 0 }, values[MAX_COUNT];
+    for (int r = 0; r < N_RANKS; r++) {
+        c.rank = r;
+        c.send = c.recv = (uint8_t *)values;
+        cli_bench_fill(&c);
+        for (size_t i = 0; i < MAX_COUNT; i++) sum[i] += values[i];
+    }
+    memcpy(values, sum, sizeof sum);
+    assert_int_equal(cli_bench_count_wrong(&c), 0);
+}
+
+static void collectives_are_found_by_name_with_or_without_dashes(void **state)
+{
+    (void)state;
+    assert_ptr_equal(cli_bench_find("allreduce"), cli_bench_find("all_reduce"));
+    assert_ptr_equal(cli_bench_find("All-Reduce"), cli_bench_find("all_reduce"));
+    assert_null(cli_bench_find("all_reduc"));
+    assert_null(cli_bench_find(""));
+    for (int which = 0; which < (int)GM_COLLECTIVE_END; which++) {
+        const struct cli_bench_collective *row =
+            cli_bench_find(gm_collective_name((gm_collective)which));
+        if (row == NULL)
+            fail_msg("bench does not know %s", gm_collective_name((gm_collective)which));
+        else assert_int_equal(row->which, which);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(right_results_have_no_wrong_elements),
+        cmocka_unit_test(a_call_that_does_nothing_is_seen),
+        cmocka_unit_test(values_in_wrong_places_are_seen),
+        cmocka_unit_test(a_single_wrong_element_is_counted_once),
+        cmocka_unit_test(a_rank_counted_twice_is_seen_in_every_element),
+        cmocka_unit_test(a_changed_send_buffer_is_seen),
+        cmocka_unit_test(sums_of_the_largest_world_are_exact_in_float),
+        cmocka_unit_test(collectives_are_found_by_name_with_or_without_dashes),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
