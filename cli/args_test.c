@@ -11,53 +11,63 @@
 
 #include "cli/args.h"
 
-/* ---- a command with an option of each kind ----------------------------------------------------- */
+/* ---- a command with an option of each kind --------------------------------------------------- */
 
 struct values {
-    bool            flag, was_given;
-    int64_t         integer, size_bytes;
-    double          real;
-    const char     *text;
-    int             choice;
+    bool flag, was_given;
+    int64_t integer, size_bytes;
+    double real;
+    const char *text;
+    int choice;
     struct cli_list list, sizes;
 };
 
 static const char *const fruits[] = { "apple", "pear", "plum", NULL };
 
 struct outcome {
-    bool              goes_on;
-    int               exit_status;
+    bool goes_on;
+    int exit_status;
     struct cli_parsed parsed;
-    struct values     values;
-    char              said[4096]; /* on standard output and error */
+    struct values values;
+    char said[4096]; /* on standard output and error */
 };
 
 /* Parses the words, which end with NULL, with both outputs captured. */
 static void parse_into(struct outcome *o, enum cli_operands operands, char **argv)
 {
-    struct values          *v = &o->values;
+    struct values *v = &o->values;
+    /* clang-format off */
     const struct cli_option options[] = {
         { .name = "flag", .letter = 'f', .kind = CLI_FLAG, .flag = &v->flag, .help = "a flag" },
-        { .name = "number", .letter = 'n', .kind = CLI_INT, .integer = &v->integer, .default_text = "5",
-          .min = 1, .max = 100, .was_given = &v->was_given, .help = "a number" },
-        { .name = "bytes", .kind = CLI_BYTES, .size_bytes = &v->size_bytes, .default_text = "4K", .min = 0,
-          .max = INT64_MAX, .help = "a size" },
-        { .name = "rate", .kind = CLI_REAL, .real = &v->real, .min_real = 0, .max_real = 1, .help = "a rate" },
+        { .name = "number", .letter = 'n', .kind = CLI_INT, .integer = &v->integer,
+          .default_text = "5", .min = 1, .max = 100, .was_given = &v->was_given,
+          .help = "a number" },
+        { .name = "bytes", .kind = CLI_BYTES, .size_bytes = &v->size_bytes, .default_text = "4K",
+          .min = 0, .max = INT64_MAX, .help = "a size" },
+        { .name = "rate", .kind = CLI_REAL, .real = &v->real, .min_real = 0, .max_real = 1,
+          .help = "a rate" },
         { .name = "name", .kind = CLI_TEXT, .text = &v->text, .help = "a name" },
-        { .name = "fruit", .kind = CLI_CHOICE, .choice = &v->choice, .choices = fruits, .help = "a fruit" },
-        { .name = "layers", .kind = CLI_INT_LIST, .list = &v->list, .default_text = "784,10", .min = 1,
-          .max = 100000, .help = "numbers" },
+        { .name = "fruit", .kind = CLI_CHOICE, .choice = &v->choice, .choices = fruits,
+          .help = "a fruit" },
+        { .name = "layers", .kind = CLI_INT_LIST, .list = &v->list, .default_text = "784,10",
+          .min = 1, .max = 100000, .help = "numbers" },
         { .name = "sizes", .kind = CLI_BYTES_LIST, .list = &v->sizes, .help = "sizes" },
     };
+    /* clang-format on */
     const struct cli_command command = {
-        .name = "test", .usage = "[options]", .summary = "Tests.\n", .notes = "The end.\n",
-        .operands = operands, .options = options, .n_options = sizeof options / sizeof options[0],
+        .name = "test",
+        .usage = "[options]",
+        .summary = "Tests.\n",
+        .notes = "The end.\n",
+        .operands = operands,
+        .options = options,
+        .n_options = sizeof options / sizeof options[0],
     };
     int argc = 0;
     while (argv[argc] != NULL) argc++;
 
     FILE *file = tmpfile();
-    int   saved_out = dup(STDOUT_FILENO), saved_err = dup(STDERR_FILENO);
+    int saved_out = dup(STDOUT_FILENO), saved_err = dup(STDERR_FILENO);
     fflush(stdout);
     dup2(fileno(file), STDOUT_FILENO);
     dup2(fileno(file), STDERR_FILENO);
@@ -73,8 +83,8 @@ static void parse_into(struct outcome *o, enum cli_operands operands, char **arg
 }
 
 /* The words are copied, because parsing reorders them. */
-#define PARSE(outcome, operands, ...)                                  \
-    char *words_[] = { (char[]){ "test" }, __VA_ARGS__, NULL };        \
+#define PARSE(outcome, operands, ...)                                                              \
+    char *words_[] = { (char[]){ "test" }, __VA_ARGS__, NULL };                                    \
     parse_into(outcome, operands, words_)
 #define W(text) ((char[]){ text })
 
@@ -87,13 +97,13 @@ static void assert_refused(const struct outcome *o, const char *sentence)
     assert_string_equal(o->said, wanted);
 }
 
-/* ---- good command lines ------------------------------------------------------------------------ */
+/* ---- good command lines ---------------------------------------------------------------------- */
 
 static void defaults_are_taken_from_the_table(void **state)
 {
     (void)state;
     struct outcome o;
-    char          *argv[] = { W("test"), NULL };
+    char *argv[] = { W("test"), NULL };
     parse_into(&o, CLI_OPERANDS_NONE, argv);
     assert_true(o.goes_on);
     assert_string_equal(o.said, "");
@@ -115,8 +125,8 @@ static void every_kind_takes_its_value_in_every_spelling(void **state)
 {
     (void)state;
     struct outcome o;
-    PARSE(&o, CLI_OPERANDS_NONE, W("-fvn7"), W("--bytes=2M"), W("--rate"), W("0.25"), W("--name="), W("--fruit"), W("plum"),
-          W("--layers=3,2,1"), W("--sizes"), W("1,2K,3G"));
+    PARSE(&o, CLI_OPERANDS_NONE, W("-fvn7"), W("--bytes=2M"), W("--rate"), W("0.25"), W("--name="),
+          W("--fruit"), W("plum"), W("--layers=3,2,1"), W("--sizes"), W("1,2K,3G"));
     assert_true(o.goes_on);
     assert_true(o.values.flag && o.parsed.is_verbose && o.values.was_given);
     assert_int_equal(o.values.integer, 7);
@@ -141,7 +151,8 @@ static void operands_may_stand_anywhere(void **state)
 {
     (void)state;
     struct outcome o;
-    PARSE(&o, CLI_OPERANDS_ANYWHERE, W("one"), W("-n"), W("7"), W("two"), W("--flag"), W("--"), W("--three"));
+    PARSE(&o, CLI_OPERANDS_ANYWHERE, W("one"), W("-n"), W("7"), W("two"), W("--flag"), W("--"),
+          W("--three"));
     assert_true(o.goes_on);
     assert_int_equal(o.values.integer, 7);
     assert_int_equal(o.parsed.n_operands, 3);
@@ -206,18 +217,31 @@ static void help_shows_every_option_with_its_default(void **state)
     assert_false(o.goes_on);
     assert_int_equal(o.exit_status, CLI_EXIT_OK);
     static const char *const wanted[] = {
-        "usage: gradmesh test [options]\n", "Tests.\n", "  -n, --number N ", "(default: 5)", "--bytes BYTES",
-        "--fruit apple|pear|plum", "--json[=FILE]", "-v, --verbose", "-h, --help", "The end.\n",
+        "usage: gradmesh test [options]\n",
+        "Tests.\n",
+        "  -n, --number N ",
+        "(default: 5)",
+        "--bytes BYTES",
+        "--fruit apple|pear|plum",
+        "--json[=FILE]",
+        "-v, --verbose",
+        "-h, --help",
+        "The end.\n",
     };
-    for (size_t i = 0; i < sizeof wanted / sizeof wanted[0]; i++) assert_non_null(strstr(o.said, wanted[i]));
+    for (size_t i = 0; i < sizeof wanted / sizeof wanted[0]; i++)
+        assert_non_null(strstr(o.said, wanted[i]));
 }
 
-/* ---- bad ones ---------------------------------------------------------------------------------- */
+/* ---- bad ones -------------------------------------------------------------------------------- */
 
 static void wrong_usage_is_answered_in_one_sentence(void **state)
 {
     (void)state;
-    static const struct { const char *words[3]; const char *sentence; } cases[] = {
+    /* clang-format off */
+    static const struct {
+        const char *words[3];
+        const char *sentence;
+    } cases[] = {
         { { "--number", "x" }, "-n (--number) wants a whole number, not 'x'" },
         { { "--number", "" }, "-n (--number) wants a whole number, not ''" },
         { { "--number=7 " }, "-n (--number) wants a whole number, not '7 '" },
@@ -246,8 +270,9 @@ static void wrong_usage_is_answered_in_one_sentence(void **state)
         { { "--", "word" }, "unexpected word 'word'" },
         { { "--json=" }, "--json= wants the name of a file" },
     };
+    /* clang-format on */
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        char  words[3][64], *argv[5] = { W("test") };
+        char words[3][64], *argv[5] = { W("test") };
         for (int w = 0; w < 3 && cases[i].words[w] != NULL; w++) {
             snprintf(words[w], sizeof words[w], "%s", cases[i].words[w]);
             argv[1 + w] = words[w];
@@ -258,7 +283,7 @@ static void wrong_usage_is_answered_in_one_sentence(void **state)
     }
 }
 
-/* ---- the parts --------------------------------------------------------------------------------- */
+/* ---- the parts ------------------------------------------------------------------------------- */
 
 static void whole_numbers_reach_their_limits_and_no_further(void **state)
 {

@@ -22,15 +22,15 @@ static bool put(FILE *file, const char *text)
 static bool write_file(const char *path, const char *text)
 {
     struct stat existing;
-    bool        is_special = stat(path, &existing) == 0 && !S_ISREG(existing.st_mode);
-    char        temporary[PATH_MAX];
-    int         n = snprintf(temporary, sizeof temporary, "%s.tmp.%d", path, (int)getpid());
+    bool is_special = stat(path, &existing) == 0 && !S_ISREG(existing.st_mode);
+    char temporary[PATH_MAX];
+    int n = snprintf(temporary, sizeof temporary, "%s.tmp.%d", path, (int)getpid());
     if (n < 0 || (size_t)n >= sizeof temporary) {
         errno = ENAMETOOLONG;
         return false;
     }
     const char *written = is_special ? path : temporary;
-    FILE       *file = fopen(written, is_special ? "we" : "wxe");
+    FILE *file = fopen(written, is_special ? "we" : "wxe");
     if (file == NULL) return false;
     bool is_good = put(file, text);
     if (is_good && !is_special) is_good = fsync(fileno(file)) == 0;
@@ -59,7 +59,7 @@ bool cli_write_json(const struct cli_parsed *parsed, const char *command_name, c
         return false;
     }
     const char *path = parsed->json_path;
-    bool        is_good = path == NULL ? put(stdout, text) : write_file(path, text);
+    bool is_good = path == NULL ? put(stdout, text) : write_file(path, text);
     if (!is_good) {
         fprintf(stderr, "gradmesh %s: cannot write the JSON result to %s: %s\n", command_name,
                 path == NULL ? "standard output" : path, strerror(errno));

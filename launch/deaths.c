@@ -10,7 +10,7 @@
 
 struct launch_watched {
     pid_t pid; /* 0: handed out */
-    int   pid_fd;
+    int pid_fd;
 };
 
 bool launch_deaths_init(struct launch_deaths *deaths, size_t max_watched)
@@ -51,7 +51,8 @@ void launch_deaths_watch(struct launch_deaths *deaths, pid_t child)
 {
     if (deaths->n_watched == deaths->max_watched) return;
     struct launch_watched *w = &deaths->watched[deaths->n_watched];
-    *w = (struct launch_watched){ .pid = child, .pid_fd = deaths->epoll_fd < 0 ? -1 : open_pid_fd(child) };
+    *w = (struct launch_watched){ .pid = child,
+                                  .pid_fd = deaths->epoll_fd < 0 ? -1 : open_pid_fd(child) };
     struct epoll_event event = { .events = EPOLLIN, .data.u64 = deaths->n_watched };
     if (w->pid_fd >= 0 && epoll_ctl(deaths->epoll_fd, EPOLL_CTL_ADD, w->pid_fd, &event) != 0) {
         close(w->pid_fd);
@@ -97,7 +98,8 @@ bool launch_deaths_next(struct launch_deaths *deaths, pid_t *pid, int *wait_stat
     for (bool is_second_try = false;; is_second_try = true) {
         if (next_in_order(deaths, pid, wait_status)) return true;
         siginfo_t info = { 0 };
-        if (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) != 0 || info.si_pid == 0) return false;
+        if (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) != 0 || info.si_pid == 0)
+            return false;
         struct launch_watched *w = find_watched(deaths, info.si_pid);
         /* One that died just now is taken in its order after all. */
         if (w != NULL && w->pid_fd >= 0 && !is_second_try) continue;

@@ -12,19 +12,19 @@
 #include "base/alloc.h"
 
 struct process {
-    pid_t              pid, parent, group, session;
+    pid_t pid, parent, group, session;
     unsigned long long born_ticks;
-    bool               is_exiting;
-    bool               is_dead; /* a zombie: nothing to end, but it may still have children */
-    bool               is_ours;
+    bool is_exiting;
+    bool is_dead; /* a zombie: nothing to end, but it may still have children */
+    bool is_ours;
 };
 
 struct census {
     struct process *all; /* by pid */
-    size_t          n, cap;
+    size_t n, cap;
 };
 
-/* ---- reading /proc ----------------------------------------------------------------------------- */
+/* ---- reading /proc --------------------------------------------------------------------------- */
 
 static size_t read_file(const char *path, char *bytes, size_t max_bytes)
 {
@@ -50,10 +50,11 @@ static bool read_process(const char *pid_text, struct process *p)
     const char *after_name = strrchr(text, ')');
     if (after_name == NULL) return false;
     enum { EXITING_FLAG = 4 }; /* PF_EXITING of the kernel, unchanged since there is a stat file */
-    char     state;
+    char state;
     unsigned flags;
     *p = (struct process){ .pid = (pid_t)atol(pid_text) };
-    if (sscanf(after_name + 1, " %c %d %d %d %*d %*d %u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %llu",
+    if (sscanf(after_name + 1,
+               " %c %d %d %d %*d %*d %u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %llu",
                &state, &p->parent, &p->group, &p->session, &flags, &p->born_ticks) != 6) {
         return false;
     }
@@ -70,7 +71,7 @@ static int by_pid(const void *a, const void *b)
 
 static bool grow(struct census *c)
 {
-    size_t          cap = c->cap ? 2 * c->cap : 256;
+    size_t cap = c->cap ? 2 * c->cap : 256;
     struct process *all = gmi_alloc(cap, sizeof *all);
     if (all == NULL) return false;
     if (c->n) memcpy(all, c->all, c->n * sizeof *all);
@@ -85,7 +86,7 @@ static bool take_census(struct census *c)
     *c = (struct census){ 0 };
     DIR *proc = opendir("/proc");
     if (proc == NULL) return false;
-    bool           is_good = true;
+    bool is_good = true;
     struct dirent *entry;
     while (is_good && (entry = readdir(proc)) != NULL) {
         if (!isdigit((unsigned char)entry->d_name[0])) continue;
@@ -98,7 +99,7 @@ static bool take_census(struct census *c)
     return is_good;
 }
 
-/* ---- who belongs to the job -------------------------------------------------------------------- */
+/* ---- who belongs to the job ------------------------------------------------------------------ */
 
 static bool list_has_word(const char *list, const char *word)
 {
@@ -116,8 +117,10 @@ static bool environment_names_job(const char *environment, size_t n_bytes, const
 {
     const size_t n_id = strlen(LAUNCH_ENV_JOB_ID "="), n_outer = strlen(LAUNCH_ENV_OUTER_JOBS "=");
     for (const char *at = environment; at < environment + n_bytes; at += strlen(at) + 1) {
-        if (strncmp(at, LAUNCH_ENV_JOB_ID "=", n_id) == 0 && strcmp(at + n_id, job_id) == 0) return true;
-        if (strncmp(at, LAUNCH_ENV_OUTER_JOBS "=", n_outer) == 0 && list_has_word(at + n_outer, job_id)) {
+        if (strncmp(at, LAUNCH_ENV_JOB_ID "=", n_id) == 0 && strcmp(at + n_id, job_id) == 0)
+            return true;
+        if (strncmp(at, LAUNCH_ENV_OUTER_JOBS "=", n_outer) == 0 &&
+            list_has_word(at + n_outer, job_id)) {
             return true;
         }
     }
@@ -155,10 +158,11 @@ static bool is_excluded(const struct launch_hunt *hunt, const struct process *p)
            is_among(hunt->spared, hunt->n_spared, p->pid);
 }
 
-static bool has_parent_in_job(const struct launch_hunt *hunt, const struct census *c, const struct process *p)
+static bool has_parent_in_job(const struct launch_hunt *hunt, const struct census *c,
+                              const struct process *p)
 {
     if (p->parent == hunt->ancestor) return hunt->ancestor != 0;
-    struct process  key = { .pid = p->parent };
+    struct process key = { .pid = p->parent };
     struct process *parent = bsearch(&key, c->all, c->n, sizeof *c->all, by_pid);
     return parent != NULL && parent->is_ours;
 }
@@ -180,8 +184,9 @@ static void mark_roots(const struct launch_hunt *hunt, struct census *c)
     for (size_t i = 0; i < c->n; i++) {
         struct process *p = &c->all[i];
         if (p->is_ours || is_excluded(hunt, p)) continue;
-        p->is_ours = (p->session == hunt->session && is_among(hunt->groups, hunt->n_groups, p->group)) ||
-                     (!p->is_dead && carries_job_id(p->pid, hunt->job_id));
+        p->is_ours =
+            (p->session == hunt->session && is_among(hunt->groups, hunt->n_groups, p->group)) ||
+            (!p->is_dead && carries_job_id(p->pid, hunt->job_id));
     }
 }
 

@@ -1,7 +1,9 @@
-/* The launcher as a library: what it returns, what it leaves behind in its caller, and the two parts that
- * know about processes (deaths, hunt). What a user sees is tested by tests/cli/run_*_test.sh.
+/* The launcher as a library: what it returns, what it leaves behind in its caller, and the two
+ * parts that know about processes (deaths, hunt). What a user sees is tested by
+ * tests/cli/run_*_test.sh.
  *
- * The program is its own worker: with arguments it plays one of the roles at the end of the file. */
+ * The program is its own worker: with arguments it plays one of the roles at the end of the file.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -29,14 +31,14 @@
 
 static char self[] = "/proc/self/exe";
 
-/* ---- support ----------------------------------------------------------------------------------- */
+/* ---- support --------------------------------------------------------------------------------- */
 
 /* Runs the job with both outputs in a file, and gives their text. */
-static gm_status run(const struct launch_options *options, struct launch_result *result, gm_error *error,
-                     char *said, size_t said_bytes)
+static gm_status run(const struct launch_options *options, struct launch_result *result,
+                     gm_error *error, char *said, size_t said_bytes)
 {
     FILE *file = tmpfile();
-    int   saved_out = dup(STDOUT_FILENO), saved_err = dup(STDERR_FILENO);
+    int saved_out = dup(STDOUT_FILENO), saved_err = dup(STDERR_FILENO);
     fflush(stdout);
     dup2(fileno(file), STDOUT_FILENO);
     dup2(fileno(file), STDERR_FILENO);
@@ -54,7 +56,7 @@ static gm_status run(const struct launch_options *options, struct launch_result 
 static int count_descriptors(void)
 {
     DIR *folder = opendir("/proc/self/fd");
-    int  n = 0;
+    int n = 0;
     while (readdir(folder) != NULL) n++;
     closedir(folder);
     return n;
@@ -62,20 +64,23 @@ static int count_descriptors(void)
 
 static struct launch_options role(char **argv, int n_workers)
 {
-    return (struct launch_options){ .n_workers = n_workers, .argv = argv, .timeout_ms = 60000,
-                                    .prefix_stdout = true, .prefix_stderr = true };
+    return (struct launch_options){ .n_workers = n_workers,
+                                    .argv = argv,
+                                    .timeout_ms = 60000,
+                                    .prefix_stdout = true,
+                                    .prefix_stderr = true };
 }
 
-/* ---- the launcher ------------------------------------------------------------------------------ */
+/* ---- the launcher ---------------------------------------------------------------------------- */
 
 static void a_good_job_is_reported_and_leaves_no_trace_in_the_caller(void **state)
 {
     (void)state;
-    char                 *argv[] = { self, (char[]){ "succeed" }, NULL }, said[4096];
+    char *argv[] = { self, (char[]){ "succeed" }, NULL }, said[4096];
     struct launch_options options = role(argv, 3);
-    struct launch_result  result;
-    gm_error              error;
-    struct sigaction      before, after;
+    struct launch_result result;
+    gm_error error;
+    struct sigaction before, after;
     sigaction(SIGINT, NULL, &before);
     int n_descriptors = count_descriptors();
 
@@ -86,7 +91,8 @@ static void a_good_job_is_reported_and_leaves_no_trace_in_the_caller(void **stat
     assert_int_equal(result.n_ranks_joined, 0);
     assert_int_equal(result.n_ranks, 3);
     for (int r = 0; r < 3; r++) {
-        assert_true(result.ranks[r].was_started && result.ranks[r].has_ended && !result.ranks[r].was_ended_by_us);
+        assert_true(result.ranks[r].was_started && result.ranks[r].has_ended &&
+                    !result.ranks[r].was_ended_by_us);
         assert_true(result.ranks[r].elapsed_ns > 0);
     }
     launch_result_fini(&result);
@@ -104,11 +110,13 @@ static void a_good_job_is_reported_and_leaves_no_trace_in_the_caller(void **stat
 static void extra_environment_reaches_the_workers_and_wins(void **state)
 {
     (void)state;
-    char                 *argv[] = { self, (char[]){ "print" }, (char[]){ "EXTRA" }, (char[]){ "WORLD_SIZE" }, NULL }, said[4096];
-    const char *const     extra[] = { "EXTRA=a=b", "WORLD_SIZE=77", NULL };
+    char *argv[] = { self, (char[]){ "print" }, (char[]){ "EXTRA" }, (char[]){ "WORLD_SIZE" },
+                     NULL },
+         said[4096];
+    const char *const extra[] = { "EXTRA=a=b", "WORLD_SIZE=77", NULL };
     struct launch_options options = role(argv, 1);
-    struct launch_result  result;
-    gm_error              error;
+    struct launch_result result;
+    gm_error error;
     options.extra_env = extra;
     assert_int_equal(run(&options, &result, &error, said, sizeof said), GM_OK);
     assert_non_null(strstr(said, "[0] a=b 77\n"));
@@ -118,10 +126,10 @@ static void extra_environment_reaches_the_workers_and_wins(void **state)
 static void the_first_failure_is_in_the_result(void **state)
 {
     (void)state;
-    char                 *argv[] = { self, (char[]){ "rank-1-fails" }, NULL }, said[4096];
+    char *argv[] = { self, (char[]){ "rank-1-fails" }, NULL }, said[4096];
     struct launch_options options = role(argv, 3);
-    struct launch_result  result;
-    gm_error              error;
+    struct launch_result result;
+    gm_error error;
     assert_int_equal(run(&options, &result, &error, said, sizeof said), GM_OK);
     assert_int_equal(result.end, LAUNCH_END_FAILURE);
     assert_int_equal(result.first_failed, 1);
@@ -137,10 +145,10 @@ static void the_first_failure_is_in_the_result(void **state)
 static void rank_0_can_serve_at_the_reserved_port(void **state)
 {
     (void)state;
-    char                 *argv[] = { self, (char[]){ "serve-at-master-port" }, NULL }, said[4096];
+    char *argv[] = { self, (char[]){ "serve-at-master-port" }, NULL }, said[4096];
     struct launch_options options = role(argv, 2);
-    struct launch_result  result;
-    gm_error              error;
+    struct launch_result result;
+    gm_error error;
     assert_int_equal(run(&options, &result, &error, said, sizeof said), GM_OK);
     assert_int_equal(result.exit_status, 0);
     assert_non_null(strstr(said, "[1] hello\n"));
@@ -150,10 +158,10 @@ static void rank_0_can_serve_at_the_reserved_port(void **state)
 static void a_program_that_is_not_there_is_an_error_with_127(void **state)
 {
     (void)state;
-    char                 *argv[] = { (char[]){ "/no/such/program" }, NULL }, said[4096];
+    char *argv[] = { (char[]){ "/no/such/program" }, NULL }, said[4096];
     struct launch_options options = role(argv, 3);
-    struct launch_result  result;
-    gm_error              error;
+    struct launch_result result;
+    gm_error error;
     assert_int_equal(run(&options, &result, &error, said, sizeof said), GM_ERR_SYSTEM);
     assert_int_equal(result.exit_status, 127);
     assert_int_equal(result.end, LAUNCH_END_START);
@@ -169,10 +177,10 @@ static void children_from_before_the_job_are_left_alone(void **state)
     if (older == 0) {
         for (;;) pause();
     }
-    char                 *argv[] = { self, (char[]){ "succeed" }, NULL }, said[4096];
+    char *argv[] = { self, (char[]){ "succeed" }, NULL }, said[4096];
     struct launch_options options = role(argv, 2);
-    struct launch_result  result;
-    gm_error              error;
+    struct launch_result result;
+    gm_error error;
     assert_int_equal(run(&options, &result, &error, said, sizeof said), GM_OK);
     assert_int_equal(result.exit_status, 0);
     assert_int_equal(waitpid(older, NULL, WNOHANG), 0); /* alive */
@@ -181,7 +189,7 @@ static void children_from_before_the_job_are_left_alone(void **state)
     launch_result_fini(&result);
 }
 
-/* ---- deaths ------------------------------------------------------------------------------------ */
+/* ---- deaths ---------------------------------------------------------------------------------- */
 
 static pid_t start_sleeper(void)
 {
@@ -194,10 +202,10 @@ static void deaths_come_in_their_order_however_late_they_are_read(void **state)
 {
     (void)state;
     enum { N = 6 };
-    static const int     order[N] = { 3, 0, 5, 1, 4, 2 };
+    static const int order[N] = { 3, 0, 5, 1, 4, 2 };
     struct launch_deaths deaths;
-    pid_t                pids[N], pid;
-    int                  wait_status;
+    pid_t pids[N], pid;
+    int wait_status;
     assert_true(launch_deaths_init(&deaths, N));
     for (int i = 0; i < N; i++) {
         pids[i] = start_sleeper();
@@ -208,7 +216,8 @@ static void deaths_come_in_their_order_however_late_they_are_read(void **state)
     for (int i = 0; i < N; i++) {
         siginfo_t info;
         kill(pids[order[i]], SIGKILL);
-        assert_int_equal(waitid(P_PID, (id_t)pids[order[i]], &info, WEXITED | WNOWAIT), 0); /* dead, not reaped */
+        assert_int_equal(waitid(P_PID, (id_t)pids[order[i]], &info, WEXITED | WNOWAIT),
+                         0); /* dead, not reaped */
     }
     assert_true(launch_deaths_has_dying(&deaths));
     if (deaths.epoll_fd < 0) skip();
@@ -225,8 +234,8 @@ static void deaths_of_others_are_told_too(void **state)
 {
     (void)state;
     struct launch_deaths deaths;
-    pid_t                pid, watched, other;
-    int                  wait_status, n_seen = 0;
+    pid_t pid, watched, other;
+    int wait_status, n_seen = 0;
     assert_true(launch_deaths_init(&deaths, 1));
     watched = start_sleeper();
     other = start_sleeper();
@@ -244,9 +253,12 @@ static void deaths_of_others_are_told_too(void **state)
     launch_deaths_fini(&deaths);
 }
 
-/* ---- hunt -------------------------------------------------------------------------------------- */
+/* ---- hunt ------------------------------------------------------------------------------------ */
 
-static bool is_alive(pid_t pid) { return waitpid(pid, NULL, WNOHANG) == 0; }
+static bool is_alive(pid_t pid)
+{
+    return waitpid(pid, NULL, WNOHANG) == 0;
+}
 
 /* A process of its own session that has `entry` in its environment, or nothing. */
 static pid_t start_named(const char *entry)
@@ -278,10 +290,10 @@ static void end(pid_t pid)
 static void the_hunt_goes_by_the_job_id_and_by_nothing_else(void **state)
 {
     (void)state;
-    pid_t              ours = start_named("GRADMESH_JOB_ID=0123456789abcdef");
-    pid_t              inner = start_named("GRADMESH_OUTER_JOBS=fff,0123456789abcdef");
-    pid_t              longer = start_named("GRADMESH_JOB_ID=0123456789abcdef0");
-    pid_t              other = start_named("XGRADMESH_JOB_ID=0123456789abcdef");
+    pid_t ours = start_named("GRADMESH_JOB_ID=0123456789abcdef");
+    pid_t inner = start_named("GRADMESH_OUTER_JOBS=fff,0123456789abcdef");
+    pid_t longer = start_named("GRADMESH_JOB_ID=0123456789abcdef0");
+    pid_t other = start_named("XGRADMESH_JOB_ID=0123456789abcdef");
     struct launch_hunt hunt = { .job_id = "0123456789abcdef", .born_ticks = launch_birth_ticks() };
     assert_int_equal(launch_hunt(&hunt, 0), 2);
     assert_int_equal(launch_hunt(&hunt, SIGKILL), 2);
@@ -296,8 +308,11 @@ static void the_hunt_goes_by_the_job_id_and_by_nothing_else(void **state)
 static void the_hunt_finds_offspring_but_spares_the_spared(void **state)
 {
     (void)state;
-    pid_t              found = start_named(NULL), spared = start_named(NULL);
-    struct launch_hunt hunt = { .job_id = "0123456789abcdef", .ancestor = getpid(), .spared = &spared, .n_spared = 1,
+    pid_t found = start_named(NULL), spared = start_named(NULL);
+    struct launch_hunt hunt = { .job_id = "0123456789abcdef",
+                                .ancestor = getpid(),
+                                .spared = &spared,
+                                .n_spared = 1,
                                 .born_ticks = launch_birth_ticks() };
     assert_int_equal(launch_hunt(&hunt, SIGKILL), 1);
     assert_int_equal(waitpid(found, NULL, 0), found);
@@ -310,19 +325,22 @@ static void the_hunt_finds_process_groups(void **state)
     (void)state;
     pid_t pid = start_sleeper();
     setpgid(pid, pid);
-    struct launch_hunt hunt = { .job_id = "0123456789abcdef", .groups = &pid, .n_groups = 1, .session = getsid(0) };
+    struct launch_hunt hunt = {
+        .job_id = "0123456789abcdef", .groups = &pid, .n_groups = 1, .session = getsid(0)
+    };
     assert_int_equal(launch_hunt(&hunt, SIGKILL), 1);
     assert_int_equal(waitpid(pid, NULL, 0), pid);
 }
 
-/* ---- the roles of a worker --------------------------------------------------------------------- */
+/* ---- the roles of a worker ------------------------------------------------------------------- */
 
 /* Rank 0 listens where MASTER_PORT says and greets; rank 1 connects and prints what it hears. */
 static int serve_at_master_port(void)
 {
-    struct sockaddr_in at = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK),
+    struct sockaddr_in at = { .sin_family = AF_INET,
+                              .sin_addr.s_addr = htonl(INADDR_LOOPBACK),
                               .sin_port = htons((uint16_t)atoi(getenv("MASTER_PORT"))) };
-    int                one = 1, fd = socket(AF_INET, SOCK_STREAM, 0);
+    int one = 1, fd = socket(AF_INET, SOCK_STREAM, 0);
     if (strcmp(getenv("RANK"), "0") == 0) {
         setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
         if (bind(fd, (struct sockaddr *)&at, sizeof at) != 0 || listen(fd, 1) != 0) return 1;

@@ -13,55 +13,58 @@
 #include "base/bytes.h"
 
 enum {
-    READ_BYTES = 64 << 10,       /* at most so much from a stream in one turn, so that each gets one */
+    READ_BYTES = 64 << 10, /* at most so much from a stream in one turn, so that each gets one */
     SINK_FULL_BYTES = 256 << 10, /* above it, streams wait */
     WRITE_PIPE_BYTES = 4096,     /* poll() promises room for a page in a pipe */
     WRITE_FILE_BYTES = 1 << 20,
     WRITES_PER_TURN = 64,
-    TAIL_BYTES = 4 << 10,        /* of each rank's standard error, for the last words */
+    TAIL_BYTES = 4 << 10, /* of each rank's standard error, for the last words */
     TAIL_LINES = 8,
 };
 
 /* A growing queue of bytes: [start, end) are in it. */
 struct queue {
-    char  *bytes;
+    char *bytes;
     size_t start, end, cap;
 };
 
 struct stream {
-    int          fd;      /* -1: at its end */
-    int          rank;
+    int fd; /* -1: at its end */
+    int rank;
     struct sink *sink;
-    bool         has_prefix;
-    char         prefix[32];
+    bool has_prefix;
+    char prefix[32];
     struct queue unfinished; /* the line that has not ended yet */
-    size_t       n_scanned;  /* so many bytes of it hold no end of a line */
-    char        *tail;       /* standard error only: the last TAIL_BYTES, oldest first */
-    size_t       n_tail;
+    size_t n_scanned;        /* so many bytes of it hold no end of a line */
+    char *tail;              /* standard error only: the last TAIL_BYTES, oldest first */
+    size_t n_tail;
 };
 
 struct sink {
-    int                  fd;
-    bool                 is_terminal, is_file;
-    struct queue         waiting;
-    const struct stream *open_line;    /* whose line has begun but not ended; NULL: none */
-    bool                 ends_with_cr; /* the open line went back to its start: a live line */
-    int                  broken_errno;
+    int fd;
+    bool is_terminal, is_file;
+    struct queue waiting;
+    const struct stream *open_line; /* whose line has begun but not ended; NULL: none */
+    bool ends_with_cr;              /* the open line went back to its start: a live line */
+    int broken_errno;
 };
 
 struct launch_relay {
-    int            n_streams;
-    struct stream *streams;  /* of rank r: 2r is standard output, 2r + 1 standard error */
-    struct sink    sinks[2];
-    struct sink   *sink_of[2];
-    struct stream  own;      /* stands for the launcher as a writer */
-    bool           passes_parts; /* one worker, no prefix: nothing can mix, so bytes go on as they come */
-    bool           is_finishing;
+    int n_streams;
+    struct stream *streams; /* of rank r: 2r is standard output, 2r + 1 standard error */
+    struct sink sinks[2];
+    struct sink *sink_of[2];
+    struct stream own; /* stands for the launcher as a writer */
+    bool passes_parts; /* one worker, no prefix: nothing can mix, so bytes go on as they come */
+    bool is_finishing;
 };
 
-/* ---- queue ------------------------------------------------------------------------------------- */
+/* ---- queue ----------------------------------------------------------------------------------- */
 
-static size_t queue_bytes(const struct queue *q) { return q->end - q->start; }
+static size_t queue_bytes(const struct queue *q)
+{
+    return q->end - q->start;
+}
 
 /* Makes room for `more` bytes at the end. */
 static bool queue_reserve(struct queue *q, size_t more)
@@ -102,7 +105,7 @@ static void queue_free(struct queue *q)
     *q = (struct queue){ 0 };
 }
 
-/* ---- sink -------------------------------------------------------------------------------------- */
+/* ---- sink ------------------------------------------------------------------------------------ */
 
 static void sink_init(struct sink *s, int fd)
 {
@@ -114,8 +117,8 @@ static void sink_init(struct sink *s, int fd)
 static bool are_one_file(int a, int b)
 {
     struct stat sa, sb;
-    return fstat(a, &sa) == 0 && fstat(b, &sb) == 0 && sa.st_dev == sb.st_dev && sa.st_ino == sb.st_ino &&
-           sa.st_rdev == sb.st_rdev;
+    return fstat(a, &sa) == 0 && fstat(b, &sb) == 0 && sa.st_dev == sb.st_dev &&
+           sa.st_ino == sb.st_ino && sa.st_rdev == sb.st_rdev;
 }
 
 static bool sink_is_full(const struct sink *s)
@@ -152,12 +155,14 @@ static bool is_writable_now(int fd)
     return poll(&p, 1, 0) > 0;
 }
 
-/* Writes while the descriptor takes something; at most a good piece, so that everybody has a turn. */
+/* Writes while the descriptor takes something; at most a good piece, so that everybody has a turn.
+ */
 static void sink_flush(struct sink *s)
 {
     for (int turn = 0; turn < WRITES_PER_TURN && queue_bytes(&s->waiting); turn++) {
         if (!is_writable_now(s->fd)) return;
-        size_t  want = gmi_min_size(queue_bytes(&s->waiting), s->is_file ? WRITE_FILE_BYTES : WRITE_PIPE_BYTES);
+        size_t want = gmi_min_size(queue_bytes(&s->waiting),
+                                   s->is_file ? WRITE_FILE_BYTES : WRITE_PIPE_BYTES);
         ssize_t sent = write(s->fd, s->waiting.bytes + s->waiting.start, want);
         if (sent >= 0) {
             s->waiting.start += (size_t)sent;
@@ -168,7 +173,7 @@ static void sink_flush(struct sink *s)
     }
 }
 
-/* ---- stream ------------------------------------------------------------------------------------ */
+/* ---- stream ---------------------------------------------------------------------------------- */
 
 /* Keeps the last TAIL_BYTES of what was written. */
 static void remember(struct stream *st, const char *bytes, size_t n)
@@ -185,8 +190,9 @@ static void remember(struct stream *st, const char *bytes, size_t n)
     st->n_tail = kept + n;
 }
 
-/* The length of the first line in `bytes`, its end included; 0: none ends here. A carriage return ends a
- * line on a terminal, so that live lines are seen while they live; elsewhere it is a byte like others. */
+/* The length of the first line in `bytes`, its end included; 0: none ends here. A carriage return
+ * ends a line on a terminal, so that live lines are seen while they live; elsewhere it is a byte
+ * like others. */
 static size_t line_bytes(const char *bytes, size_t n, bool is_terminal)
 {
     const char *newline = memchr(bytes, '\n', n);
@@ -203,8 +209,8 @@ static void pass_lines(struct stream *st, bool passes_parts)
     struct queue *q = &st->unfinished;
     while (queue_bytes(q)) {
         const char *bytes = q->bytes + q->start;
-        size_t      n = queue_bytes(q);
-        size_t      n_line = line_bytes(bytes + st->n_scanned, n - st->n_scanned, st->sink->is_terminal);
+        size_t n = queue_bytes(q);
+        size_t n_line = line_bytes(bytes + st->n_scanned, n - st->n_scanned, st->sink->is_terminal);
         if (n_line != 0) n_line += st->n_scanned;
         else if (passes_parts || n >= LAUNCH_LINE_MAX_BYTES) n_line = n;
         if (n_line == 0) {
@@ -248,13 +254,16 @@ static void stream_read(struct stream *st, bool passes_parts, bool ends_when_emp
     stream_end(st);
 }
 
-/* ---- relay ------------------------------------------------------------------------------------- */
+/* ---- relay ----------------------------------------------------------------------------------- */
 
 static void make_prefix(struct stream *st, bool has_colour)
 {
-    static const int colours[] = { 36, 33, 32, 35, 34, 31 }; /* those that are read well on dark and light */
-    int              colour = colours[(size_t)st->rank % (sizeof colours / sizeof colours[0])];
-    if (has_colour) snprintf(st->prefix, sizeof st->prefix, "\033[%dm[%d]\033[0m ", colour, st->rank);
+    static const int colours[] = {
+        36, 33, 32, 35, 34, 31
+    }; /* those that are read well on dark and light */
+    int colour = colours[(size_t)st->rank % (sizeof colours / sizeof colours[0])];
+    if (has_colour)
+        snprintf(st->prefix, sizeof st->prefix, "\033[%dm[%d]\033[0m ", colour, st->rank);
     else snprintf(st->prefix, sizeof st->prefix, "[%d] ", st->rank);
 }
 
@@ -267,7 +276,8 @@ struct launch_relay *launch_relay_create(const struct launch_relay_options *opti
         sink_init(&relay->sinks[kind], options->fds[kind]);
         relay->sink_of[kind] = &relay->sinks[kind];
     }
-    if (options->stdout_to_stderr || are_one_file(options->fds[LAUNCH_STDOUT], options->fds[LAUNCH_STDERR])) {
+    if (options->stdout_to_stderr ||
+        are_one_file(options->fds[LAUNCH_STDOUT], options->fds[LAUNCH_STDERR])) {
         relay->sink_of[LAUNCH_STDOUT] = &relay->sinks[LAUNCH_STDERR];
     }
     relay->passes_parts = options->n_workers == 1;
@@ -280,8 +290,10 @@ struct launch_relay *launch_relay_create(const struct launch_relay_options *opti
     bool has_memory = true;
     for (int i = 0; i < relay->n_streams; i++) {
         struct stream *st = &relay->streams[i];
-        int            kind = i % 2;
-        *st = (struct stream){ .fd = -1, .rank = i / 2, .sink = relay->sink_of[kind],
+        int kind = i % 2;
+        *st = (struct stream){ .fd = -1,
+                               .rank = i / 2,
+                               .sink = relay->sink_of[kind],
                                .has_prefix = options->has_prefix[kind] };
         make_prefix(st, options->has_colour[kind]);
         if (kind != LAUNCH_STDERR) continue;
@@ -316,7 +328,7 @@ void launch_relay_attach(struct launch_relay *relay, int rank, enum launch_strea
 void launch_relay_sayv(struct launch_relay *relay, const char *format, va_list args)
 {
     char line[4096];
-    int  n = vsnprintf(line, sizeof line - 1, format, args);
+    int n = vsnprintf(line, sizeof line - 1, format, args);
     if (n < 0) return;
     if ((size_t)n > sizeof line - 2) n = (int)sizeof line - 2;
     line[n] = '\n';
@@ -355,7 +367,10 @@ void launch_relay_step(struct launch_relay *relay, const struct gmi_poller *poll
     for (int kind = 0; kind < 2; kind++) sink_flush(&relay->sinks[kind]);
 }
 
-void launch_relay_finish(struct launch_relay *relay) { relay->is_finishing = true; }
+void launch_relay_finish(struct launch_relay *relay)
+{
+    relay->is_finishing = true;
+}
 
 bool launch_relay_is_idle(const struct launch_relay *relay)
 {
@@ -374,7 +389,7 @@ int launch_relay_last_lines(const struct launch_relay *relay, int rank,
                             void (*line)(void *user, const char *text, int n_bytes), void *user)
 {
     const struct stream *st = &relay->streams[2 * rank + LAUNCH_STDERR];
-    size_t               end = st->n_tail;
+    size_t end = st->n_tail;
     while (end && (st->tail[end - 1] == '\n' || st->tail[end - 1] == '\r')) end--;
     size_t start = end;
     for (int n_lines = 0; start > 0; start--) {
@@ -383,7 +398,7 @@ int launch_relay_last_lines(const struct launch_relay *relay, int rank,
     int n_lines = 0;
     while (start < end) {
         const char *newline = memchr(st->tail + start, '\n', end - start);
-        size_t      n = newline != NULL ? (size_t)(newline - (st->tail + start)) : end - start;
+        size_t n = newline != NULL ? (size_t)(newline - (st->tail + start)) : end - start;
         line(user, st->tail + start, (int)n);
         n_lines++;
         start += n + 1;

@@ -22,11 +22,11 @@ enum { MAX_WORKERS = 3 };
 
 struct bench {
     struct launch_relay *relay;
-    struct gmi_poller    poller;
-    int                  n_workers;
-    int                  write[MAX_WORKERS][2], sink[2], read[2];
-    char                *out[2];
-    size_t               n_out[2], cap_out;
+    struct gmi_poller poller;
+    int n_workers;
+    int write[MAX_WORKERS][2], sink[2], read[2];
+    char *out[2];
+    size_t n_out[2], cap_out;
 };
 
 static void bench_init(struct bench *b, int n_workers, bool has_prefix)
@@ -42,7 +42,9 @@ static void bench_init(struct bench *b, int n_workers, bool has_prefix)
         b->out[kind] = calloc(1, b->cap_out);
     }
     const struct launch_relay_options options = {
-        .n_workers = n_workers, .fds = { b->sink[0], b->sink[1] }, .has_prefix = { has_prefix, has_prefix },
+        .n_workers = n_workers,
+        .fds = { b->sink[0], b->sink[1] },
+        .has_prefix = { has_prefix, has_prefix },
     };
     b->relay = launch_relay_create(&options);
     assert_non_null(b->relay);
@@ -89,7 +91,8 @@ static void collect(struct bench *b)
     for (int kind = 0; kind < 2; kind++) {
         if (b->read[kind] < 0) continue;
         for (;;) {
-            ssize_t got = read(b->read[kind], b->out[kind] + b->n_out[kind], b->cap_out - 1 - b->n_out[kind]);
+            ssize_t got =
+                read(b->read[kind], b->out[kind] + b->n_out[kind], b->cap_out - 1 - b->n_out[kind]);
             if (got <= 0) break;
             b->n_out[kind] += (size_t)got;
         }
@@ -116,7 +119,9 @@ static void lines_are_passed_on_whole_whatever_the_pieces(void **state)
     (void)state;
     struct bench b;
     bench_init(&b, 2, true);
-    static const char *const pieces[][2] = { { "al", "x" }, { "pha\nbe", "y\n\n" }, { "ta\n", "z" } };
+    static const char *const pieces[][2] = { { "al", "x" },
+                                             { "pha\nbe", "y\n\n" },
+                                             { "ta\n", "z" } };
     for (int i = 0; i < 3; i++) {
         feed(&b, 0, LAUNCH_STDOUT, pieces[i][0]);
         feed(&b, 1, LAUNCH_STDOUT, pieces[i][1]);
@@ -198,11 +203,12 @@ static void a_line_beyond_the_limit_loses_nothing(void **state)
     b.cap_out = (size_t)LAUNCH_LINE_MAX_BYTES + (2u << 20);
     b.out[0] = realloc(b.out[0], b.cap_out);
     const size_t wanted_bytes = (size_t)LAUNCH_LINE_MAX_BYTES + (1u << 20);
-    static char  block[65536];
+    static char block[65536];
     memset(block, 'x', sizeof block);
     fcntl(b.write[0][LAUNCH_STDOUT], F_SETFL, O_NONBLOCK);
     for (size_t fed_bytes = 0; fed_bytes < wanted_bytes;) {
-        ssize_t sent = write(b.write[0][LAUNCH_STDOUT], block, gmi_min_size(sizeof block, wanted_bytes - fed_bytes));
+        ssize_t sent = write(b.write[0][LAUNCH_STDOUT], block,
+                             gmi_min_size(sizeof block, wanted_bytes - fed_bytes));
         if (sent > 0) fed_bytes += (size_t)sent;
         turn(&b);
         collect(&b);
@@ -254,7 +260,7 @@ static void the_last_lines_are_kept(void **state)
 {
     (void)state;
     struct bench b;
-    char         line[64], lines[4096] = "";
+    char line[64], lines[4096] = "";
     bench_init(&b, 2, true);
     for (int i = 0; i < 2000; i++) {
         snprintf(line, sizeof line, "line %d\n", i);
@@ -264,7 +270,8 @@ static void the_last_lines_are_kept(void **state)
     feed(&b, 1, LAUNCH_STDERR, "unfinished");
     run_to_idle(&b);
     assert_int_equal(launch_relay_last_lines(b.relay, 1, append_line, lines), 8);
-    assert_string_equal(lines, "line 1993|line 1994|line 1995|line 1996|line 1997|line 1998|line 1999|unfinished|");
+    assert_string_equal(
+        lines, "line 1993|line 1994|line 1995|line 1996|line 1997|line 1998|line 1999|unfinished|");
     lines[0] = '\0';
     assert_int_equal(launch_relay_last_lines(b.relay, 0, append_line, lines), 0);
     bench_fini(&b);

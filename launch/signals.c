@@ -5,16 +5,17 @@
 #include <stdio.h>
 #include <unistd.h>
 
-static const int caught[LAUNCH_N_SIGNALS] = { SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGCHLD, SIGTSTP, SIGPIPE };
+static const int caught[LAUNCH_N_SIGNALS] = { SIGINT,  SIGTERM, SIGHUP, SIGQUIT,
+                                              SIGCHLD, SIGTSTP, SIGPIPE };
 
 /* The one global that a handler cannot do without. */
 static volatile int handler_fd = -1;
 
 static void on_signal(int signal)
 {
-    int           saved_errno = errno;
+    int saved_errno = errno;
     unsigned char byte = (unsigned char)signal;
-    ssize_t       sent = write(handler_fd, &byte, 1); /* a full pipe holds the news already */
+    ssize_t sent = write(handler_fd, &byte, 1); /* a full pipe holds the news already */
     (void)sent;
     errno = saved_errno;
 }
@@ -92,12 +93,18 @@ void launch_signals_restore_in_child(const struct launch_signals *signals)
 
 const char *launch_signal_name(int signal, char *text, size_t text_bytes)
 {
-    static const struct { int number; const char *name; } names[] = {
-        { SIGHUP, "HUP" },   { SIGINT, "INT" },   { SIGQUIT, "QUIT" }, { SIGILL, "ILL" },   { SIGTRAP, "TRAP" },
-        { SIGABRT, "ABRT" }, { SIGBUS, "BUS" },   { SIGFPE, "FPE" },   { SIGKILL, "KILL" }, { SIGUSR1, "USR1" },
-        { SIGSEGV, "SEGV" }, { SIGUSR2, "USR2" }, { SIGPIPE, "PIPE" }, { SIGALRM, "ALRM" }, { SIGTERM, "TERM" },
-        { SIGXCPU, "XCPU" }, { SIGXFSZ, "XFSZ" }, { SIGSYS, "SYS" },
+    /* clang-format off */
+    static const struct {
+        int         number;
+        const char *name;
+    } names[] = {
+        { SIGHUP, "HUP" },   { SIGINT, "INT" },   { SIGQUIT, "QUIT" }, { SIGILL, "ILL" },
+        { SIGTRAP, "TRAP" }, { SIGABRT, "ABRT" }, { SIGBUS, "BUS" },   { SIGFPE, "FPE" },
+        { SIGKILL, "KILL" }, { SIGUSR1, "USR1" }, { SIGSEGV, "SEGV" }, { SIGUSR2, "USR2" },
+        { SIGPIPE, "PIPE" }, { SIGALRM, "ALRM" }, { SIGTERM, "TERM" }, { SIGXCPU, "XCPU" },
+        { SIGXFSZ, "XFSZ" }, { SIGSYS, "SYS" },
     };
+    /* clang-format on */
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         if (names[i].number != signal) continue;
         snprintf(text, text_bytes, "SIG%s", names[i].name);

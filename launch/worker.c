@@ -18,18 +18,21 @@
 
 extern char **environ;
 
-/* ---- the environment --------------------------------------------------------------------------- */
+/* ---- the environment ------------------------------------------------------------------------- */
 
 enum { N_OWN_MAX = 12, OWN_BYTES = 640 };
 
 struct environment {
     char **entries; /* ends with NULL */
     size_t n_entries;
-    char   own[N_OWN_MAX][OWN_BYTES]; /* the text of our own variables */
+    char own[N_OWN_MAX][OWN_BYTES]; /* the text of our own variables */
 };
 
 /* The length of the name in "NAME=VALUE", with the '='. */
-static size_t name_bytes(const char *entry) { return strcspn(entry, "=") + 1; }
+static size_t name_bytes(const char *entry)
+{
+    return strcspn(entry, "=") + 1;
+}
 
 /* Adds the entry, in the place of one with the same name. There is room. */
 static void set_entry(struct environment *env, char *entry)
@@ -44,7 +47,8 @@ static void set_entry(struct environment *env, char *entry)
     env->entries[env->n_entries] = NULL;
 }
 
-static void set_own(struct environment *env, int slot, const char *format, ...) __attribute__((format(printf, 3, 4)));
+static void set_own(struct environment *env, int slot, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
 static void set_own(struct environment *env, int slot, const char *format, ...)
 {
     va_list args;
@@ -57,7 +61,7 @@ static void set_own(struct environment *env, int slot, const char *format, ...)
 static void set_own_all(struct environment *env, const struct launch_spawn *spawn, int rank)
 {
     const char *outer_id = getenv(LAUNCH_ENV_JOB_ID), *outer_jobs = getenv(LAUNCH_ENV_OUTER_JOBS);
-    int         slot = 0;
+    int slot = 0;
     set_own(env, slot++, "GRADMESH_RANK=%d", rank);
     set_own(env, slot++, "GRADMESH_WORLD_SIZE=%d", spawn->n_workers);
     set_own(env, slot++, "GRADMESH_LOCAL_RANK=%d", rank);
@@ -71,7 +75,8 @@ static void set_own_all(struct environment *env, const struct launch_spawn *spaw
     set_own(env, slot++, "MASTER_PORT=%d", spawn->master_port);
     /* A job within a job: the outer launcher must find these workers too. */
     if (outer_id != NULL && outer_id[0]) {
-        set_own(env, slot, LAUNCH_ENV_OUTER_JOBS "=%s%s%s", outer_id, outer_jobs ? "," : "", outer_jobs ? outer_jobs : "");
+        set_own(env, slot, LAUNCH_ENV_OUTER_JOBS "=%s%s%s", outer_id, outer_jobs ? "," : "",
+                outer_jobs ? outer_jobs : "");
     }
 }
 
@@ -100,7 +105,7 @@ static void free_environment(struct environment *env)
     gmi_free(env);
 }
 
-/* ---- the child --------------------------------------------------------------------------------- */
+/* ---- the child ------------------------------------------------------------------------------- */
 
 struct pipes {
     int out[2], err[2];
@@ -125,7 +130,9 @@ static void close_pipes(struct pipes *p)
 static bool open_pipes(struct pipes *p)
 {
     *p = (struct pipes){ { -1, -1 }, { -1, -1 }, { -1, -1 } };
-    if (pipe2(p->out, O_CLOEXEC) == 0 && pipe2(p->err, O_CLOEXEC) == 0 && pipe2(p->news, O_CLOEXEC) == 0) return true;
+    if (pipe2(p->out, O_CLOEXEC) == 0 && pipe2(p->err, O_CLOEXEC) == 0 &&
+        pipe2(p->news, O_CLOEXEC) == 0)
+        return true;
     int saved_errno = errno;
     close_pipes(p);
     errno = saved_errno;
@@ -143,7 +150,7 @@ static void set_standard_input(int rank)
 
 static void bind_to_core(int core)
 {
-    size_t     n_bytes = CPU_ALLOC_SIZE((size_t)core + 1);
+    size_t n_bytes = CPU_ALLOC_SIZE((size_t)core + 1);
     cpu_set_t *set = CPU_ALLOC((size_t)core + 1);
     if (set == NULL) return;
     CPU_ZERO_S(n_bytes, set);
@@ -152,8 +159,8 @@ static void bind_to_core(int core)
     CPU_FREE(set);
 }
 
-static _Noreturn void become_program(const struct launch_spawn *spawn, int rank, int core, const struct pipes *p,
-                                     char **environment, pid_t launcher)
+static _Noreturn void become_program(const struct launch_spawn *spawn, int rank, int core,
+                                     const struct pipes *p, char **environment, pid_t launcher)
 {
     setpgid(0, 0);
     /* Dies with the launcher; if that is gone already, the signal will not come any more. */
@@ -166,32 +173,34 @@ static _Noreturn void become_program(const struct launch_spawn *spawn, int rank,
     dup2(p->out[1], STDOUT_FILENO);
     dup2(p->err[1], STDERR_FILENO);
     execvpe(spawn->argv[0], spawn->argv, environment);
-    int     reason = errno;
+    int reason = errno;
     ssize_t sent = write(p->news[1], &reason, sizeof reason);
     (void)sent;
     _exit(LAUNCH_EXIT_NOT_EXECUTABLE);
 }
 
-/* ---- on the launcher's side -------------------------------------------------------------------- */
+/* ---- on the launcher's side ------------------------------------------------------------------ */
 
 static gm_status say_why(const char *program, int reason, int *exit_status, gm_error *error)
 {
     bool is_path = strchr(program, '/') != NULL;
     *exit_status = LAUNCH_EXIT_NOT_EXECUTABLE;
     if (reason == ENOENT && is_path && access(program, F_OK) == 0) {
-        return gmi_error_set(error, GM_ERR_SYSTEM, "cannot run %s: the interpreter that its first line names does not exist",
-                             program);
+        return gmi_error_set(
+            error, GM_ERR_SYSTEM,
+            "cannot run %s: the interpreter that its first line names does not exist", program);
     }
     if (reason == ENOENT) *exit_status = LAUNCH_EXIT_NOT_FOUND;
     if (reason == ENOENT && !is_path) {
-        return gmi_error_set(error, GM_ERR_SYSTEM, "cannot run %s: no such program in PATH", program);
+        return gmi_error_set(error, GM_ERR_SYSTEM, "cannot run %s: no such program in PATH",
+                             program);
     }
     return gmi_error_set_errno(error, reason, "cannot run %s", program);
 }
 
 static int read_news(int fd)
 {
-    int     reason = 0;
+    int reason = 0;
     ssize_t got;
     do {
         got = read(fd, &reason, sizeof reason);
@@ -199,14 +208,15 @@ static int read_news(int fd)
     return got == (ssize_t)sizeof reason ? reason : 0;
 }
 
-gm_status launch_worker_start(const struct launch_spawn *spawn, int rank, int core, struct launch_worker *worker,
-                              int *exit_status, gm_error *error)
+gm_status launch_worker_start(const struct launch_spawn *spawn, int rank, int core,
+                              struct launch_worker *worker, int *exit_status, gm_error *error)
 {
     *worker = (struct launch_worker){ .stdout_fd = -1, .stderr_fd = -1 };
     *exit_status = LAUNCH_EXIT_SYSTEM;
-    struct pipes        pipes;
+    struct pipes pipes;
     struct environment *env = make_environment(spawn, rank);
-    if (env == NULL) return gmi_error_set(error, GM_ERR_NOMEM, "no memory for the environment of rank %d", rank);
+    if (env == NULL)
+        return gmi_error_set(error, GM_ERR_NOMEM, "no memory for the environment of rank %d", rank);
     if (!open_pipes(&pipes)) {
         int reason = errno;
         free_environment(env);
@@ -230,7 +240,8 @@ gm_status launch_worker_start(const struct launch_spawn *spawn, int rank, int co
         while (waitpid(pid, NULL, 0) < 0 && errno == EINTR) continue;
         return say_why(spawn->argv[0], reason, exit_status, error);
     }
-    *worker = (struct launch_worker){ .pid = pid, .stdout_fd = pipes.out[0], .stderr_fd = pipes.err[0] };
+    *worker =
+        (struct launch_worker){ .pid = pid, .stdout_fd = pipes.out[0], .stderr_fd = pipes.err[0] };
     pipes.out[0] = pipes.err[0] = -1;
     close_pipes(&pipes);
     *exit_status = 0;

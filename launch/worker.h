@@ -12,24 +12,24 @@
 
 /* What all workers of a job have in common. */
 struct launch_spawn {
-    int                    n_workers;
-    char *const           *argv;
-    const char *const     *extra_env; /* ends with NULL; may be NULL */
-    const char            *job_id;
-    int                    store_port, master_port;
+    int n_workers;
+    char *const *argv;
+    const char *const *extra_env; /* ends with NULL; may be NULL */
+    const char *job_id;
+    int store_port, master_port;
     const struct launch_signals *signals;
-    struct rlimit          descriptors; /* the limit that the workers get back */
+    struct rlimit descriptors; /* the limit that the workers get back */
 };
 
 struct launch_worker {
     pid_t pid;
-    int   stdout_fd, stderr_fd; /* the reading ends */
+    int stdout_fd, stderr_fd; /* the reading ends */
 };
 
-/* Starts the worker and waits until it runs the program, so that on GM_OK it does. `core`: the one core
- * it may run on, or -1. GM_ERR_SYSTEM, GM_ERR_NOMEM: it does not exist; *error says why, and
+/* Starts the worker and waits until it runs the program, so that on GM_OK it does. `core`: the one
+ * core it may run on, or -1. GM_ERR_SYSTEM, GM_ERR_NOMEM: it does not exist; *error says why, and
  * *exit_status what a shell would return (126 or 127 when the program cannot be run, else 1). */
-gm_status launch_worker_start(const struct launch_spawn *spawn, int rank, int core, struct launch_worker *worker,
-                              int *exit_status, gm_error *error);
+gm_status launch_worker_start(const struct launch_spawn *spawn, int rank, int core,
+                              struct launch_worker *worker, int *exit_status, gm_error *error);
 
 #endif

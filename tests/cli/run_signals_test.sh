@@ -91,6 +91,18 @@ kill -TERM "$launcher"
 wait "$launcher"
 check "a stopped worker is ended without waiting for the grace" [ $(($(now_ms) - begin)) -lt 2500 ]
 
+# ---- Ctrl-Z stops the workers too, and they go on with the launcher
+state_is() { is "$(sed 's/.*) \(.\).*/\1/' "/proc/$1/stat")" "$2" >/dev/null; }
+start 2 'echo ready; while :; do sleep 0.05; done'
+worker=$(sed -n 's/^rank 1 pid //p' "$err")
+kill -TSTP "$launcher"
+check "Ctrl-Z stops the launcher" eventually state_is "$launcher" T
+check "Ctrl-Z stops the workers" eventually state_is "$worker" T
+kill -CONT "$launcher"
+check "they go on together" eventually state_is "$worker" S
+kill -INT "$launcher"
+wait "$launcher"
+
 # ---- a job within a job
 cat >"$scratch/inner.sh" <<'END'
 exec gradmesh run -n 2 --verbose -- sh -c 'trap "" INT TERM; setsid sleep 300 & echo ready; sleep 300'
