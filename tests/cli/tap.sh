@@ -52,11 +52,7 @@ now_ms() { date +%s%3N; }
 
 # Living processes that carry this job's id in their environment.
 job_processes() {
-    for folder in /proc/[0-9]*; do
-        if { tr '\0' '\n' <"$folder/environ" | grep -q "^GRADMESH_JOB_ID=$1\$"; } 2>/dev/null; then
-            echo "${folder#/proc/}"
-        fi
-    done
+    grep -lzx -e "GRADMESH_JOB_ID=$1" /proc/[0-9]*/environ 2>/dev/null | sed 's|/proc/\([0-9]*\)/.*|\1|'
 }
 no_process_of() { [ -z "$(job_processes "$1")" ]; }
 
