@@ -8,7 +8,7 @@
 #include "comm/fingerprint.h"
 #include "net/socket.h"
 
-enum { MISSING_EVERY_MS = 1000, MAX_FINGERPRINT_BYTES = 64 * 1024 };
+enum { MISSING_EVERY_MS = 1000, MISSING_AFTER_CHANGE_MS = 50, LATECOMERS_MS = 3000, MAX_FINGERPRINT_BYTES = 64 * 1024 };
 
 gm_status gmi_control_init(struct gmi_control *c, int rank, int n_ranks, const char *fingerprint,
                            const struct gmi_log *log, void (*notify)(void *), void *notify_user)
@@ -165,10 +165,18 @@ void gmi_control_admit(struct gmi_control *c, int rank, int fd)
     m->has_joined = false;
 }
 
+/* Those who wait hear soon of somebody who has come or gone; not at once, as many may come together. */
+static void tell_who_is_missing_soon(struct gmi_control *c)
+{
+    int64_t soon_ns = gmi_deadline_after_ms(MISSING_AFTER_CHANGE_MS);
+    if (soon_ns < c->next_missing_ns) c->next_missing_ns = soon_ns;
+}
+
 static void join(struct gmi_control *c, int rank, const char *address)
 {
     struct gmi_member *m = &c->members[rank];
     m->has_joined = true;
+    tell_who_is_missing_soon(c);
     snprintf(m->address, sizeof m->address, "%s", address);
 }
 
@@ -199,10 +207,20 @@ static void announce_ready(struct gmi_control *c)
     become_ready(c);
 }
 
+static void conclude_if_complete(struct gmi_control *c)
+{
+    if (!have_all_joined(c)) return;
+    if (c->has_discord) {
+        fail_from(c, &c->discord, -1);
+    } else {
+        announce_ready(c);
+    }
+}
+
 void gmi_control_join_self(struct gmi_control *c, const char *own_address)
 {
     join(c, c->rank, own_address);
-    if (have_all_joined(c)) announce_ready(c);
+    conclude_if_complete(c);
 }
 
 void gmi_control_attach(struct gmi_control *c, int fd, const char *own_address)
@@ -245,12 +263,14 @@ static void hear_join(struct gmi_control *c, int from, struct gmi_reader *r)
         return;
     }
     struct gmi_failure f = { .status = GM_ERR_MISMATCH, .culprit = from, .reporter = c->rank };
-    if (gmi_fingerprint_differs(c->fingerprint, 0, (const char *)theirs, theirs_bytes, from, f.cause, sizeof f.cause)) {
-        fail_from(c, &f, -1);
-        return;
+    if (!c->has_discord &&
+        gmi_fingerprint_differs(c->fingerprint, 0, (const char *)theirs, theirs_bytes, from, f.cause, sizeof f.cause)) {
+        c->has_discord = true; /* who comes a moment later shall hear of it too */
+        c->discord = f;
+        c->discord_until_ns = gmi_deadline_after_ms(LATECOMERS_MS);
     }
     join(c, from, address);
-    if (have_all_joined(c)) announce_ready(c);
+    conclude_if_complete(c);
 }
 
 static bool hear_ready(struct gmi_control *c, struct gmi_reader *r)
@@ -431,6 +451,7 @@ static void connection_ended(struct gmi_control *c, int rank)
         /* It may come back, or another process in its place. */
         gmi_log(c->log, GM_LOG_WARN, "rank %d went away while the others were still gathering", rank);
         m->has_joined = false;
+        tell_who_is_missing_soon(c);
         return;
     }
     lost(c, rank, sys_errno);
@@ -452,6 +473,12 @@ void gmi_control_watch(struct gmi_control *c, struct gmi_poller *poller)
     for (int k = 0; k < c->n_ranks; k++) gmi_courier_watch(&c->members[k].courier, poller);
 }
 
+int64_t gmi_control_next_ns(const struct gmi_control *c)
+{
+    if (!is_hub(c) || c->phase != GMI_GATHERING) return GMI_NEVER;
+    return c->has_discord && c->discord_until_ns < c->next_missing_ns ? c->discord_until_ns : c->next_missing_ns;
+}
+
 void gmi_control_step(struct gmi_control *c)
 {
     for (int k = 0; k < c->n_ranks; k++) step_member(c, k);
@@ -459,5 +486,6 @@ void gmi_control_step(struct gmi_control *c)
         tell_who_is_missing(c);
         c->next_missing_ns = gmi_deadline_after_ms(MISSING_EVERY_MS);
     }
+    if (c->has_discord && gmi_deadline_passed(c->discord_until_ns)) fail_from(c, &c->discord, -1);
     for (int k = 0; k < c->n_ranks; k++) gmi_courier_flush(&c->members[k].courier);
 }

@@ -7,7 +7,7 @@
  *
  *     phase       what happens                                         next
  *     GATHERING   each rank sends JOIN; rank 0 answers MISSING          READY when all have joined
- *                 now and then, and compares fingerprints
+ *                 now and then, and compares fingerprints               (and agree)
  *     READY       FAILURE and GOODBYE travel                            until the end
  *
  * A connection that ends without a goodbye while READY is a lost rank. Its end is what rank 0 sees at once
@@ -58,6 +58,9 @@ struct gmi_control {
     int                   n_left;
     bool                  has_failure;
     struct gmi_failure    failure;
+    bool                  has_discord; /* rank 0: settings differ; it fails all once all are here to be told ... */
+    struct gmi_failure    discord;
+    int64_t               discord_until_ns; /* ... or then */
     char                  missing[160]; /* the ranks that had not joined, by rank 0's last word */
     int64_t               next_missing_ns;
     bool                  is_leaving;
@@ -110,5 +113,7 @@ void gmi_control_missing(const struct gmi_control *c, char *text, size_t text_by
 
 void gmi_control_watch(struct gmi_control *c, struct gmi_poller *poller);
 void gmi_control_step(struct gmi_control *c);
+/* When it must be stepped though no connection is ready. */
+int64_t gmi_control_next_ns(const struct gmi_control *c);
 
 #endif

@@ -21,13 +21,16 @@
 #include "net/socket.h"
 #include "rendezvous/dial.h"
 
-enum { SAY_EVERY_MS = 5000, RETRY_MS = 50 };
+enum { LAST_LOOK_MS = 100, SAY_EVERY_MS = 5000, RETRY_MS = 50 };
 
 struct creation {
     struct gm_comm        *comm;
     const gm_comm_options *options;
     gm_error              *error;
     int64_t                begin_ns, deadline_ns;
+    int64_t                last_look_ns; /* who is missing is looked up a moment before the end, when others */
+    bool                   has_looked;   /* whose time is over a little earlier are still there */
+    char                   missing[160]; /* "1, 3" */
     char                   own_address[GMI_ADDRESS_TEXT_BYTES];
 };
 
@@ -49,12 +52,10 @@ static gm_status heard_failure(struct creation *k)
 
 static gm_status timed_out(struct creation *k)
 {
-    char missing[160];
     pthread_mutex_lock(&k->comm->lock);
-    gmi_control_missing(&k->comm->control, missing, sizeof missing);
     struct gmi_failure failure = { .status = GM_ERR_TIMEOUT, .culprit = -1, .reporter = k->comm->rank };
     snprintf(failure.cause, sizeof failure.cause, "rank(s) %s of %d did not come within %d ms",
-             missing[0] ? missing : "unknown", k->comm->n_ranks, k->options->connect_timeout_ms);
+             k->missing[0] ? k->missing : "unknown", k->comm->n_ranks, k->options->connect_timeout_ms);
     /* Rank 0 speaks for all; another rank only gives up itself, and may be replaced. */
     if (k->comm->rank == 0) gmi_control_fail(&k->comm->control, &failure);
     pthread_mutex_unlock(&k->comm->lock);
@@ -156,18 +157,17 @@ static void missing_by_store(struct creation *k, char *text, size_t text_bytes)
 
 static gm_status wait_for_rank_0(struct creation *k, char *address)
 {
-    char key[GMI_STORE_MAX_KEY_BYTES + 1], missing[160];
+    char key[GMI_STORE_MAX_KEY_BYTES + 1];
     rank_key(k->comm, 0, key, sizeof key);
     for (;;) {
-        int64_t   until_ns = earlier(gmi_deadline_after_ms(SAY_EVERY_MS), k->deadline_ns);
+        int64_t   until_ns = earlier(gmi_deadline_after_ms(SAY_EVERY_MS), k->has_looked ? k->deadline_ns : k->last_look_ns);
         gm_status status = gmi_store_wait(&k->comm->store, key, address, until_ns, k->error);
         if (status != GM_AGAIN) return status;
-        missing_by_store(k, missing, sizeof missing);
-        if (gmi_deadline_passed(k->deadline_ns)) {
-            return gmi_error_set(k->error, GM_ERR_TIMEOUT, "start-up: rank(s) %s of %d did not come within %d ms", missing,
-                                 k->comm->n_ranks, k->options->connect_timeout_ms);
-        }
-        gmi_log(&k->comm->log, GM_LOG_WARN, "rank %d is still waiting for rank(s) %s of %d", k->comm->rank, missing,
+        if (gmi_deadline_passed(k->deadline_ns)) return timed_out(k);
+        missing_by_store(k, k->missing, sizeof k->missing);
+        k->has_looked = gmi_deadline_passed(k->last_look_ns);
+        if (k->has_looked) continue;
+        gmi_log(&k->comm->log, GM_LOG_WARN, "rank %d is still waiting for rank(s) %s of %d", k->comm->rank, k->missing,
                 k->comm->n_ranks);
     }
 }
@@ -216,19 +216,19 @@ static gm_status wait_until_ready(struct creation *k)
     for (;;) {
         gm_status status = heard_failure(k);
         if (status != GM_OK) return status;
-        char missing[160];
         pthread_mutex_lock(&k->comm->lock);
         bool is_ready = k->comm->control.phase == GMI_READY;
-        gmi_control_missing(&k->comm->control, missing, sizeof missing);
+        if (!k->has_looked) gmi_control_missing(&k->comm->control, k->missing, sizeof k->missing);
+        k->has_looked = gmi_deadline_passed(k->last_look_ns);
         pthread_mutex_unlock(&k->comm->lock);
         if (is_ready) return GM_OK;
         if (gmi_deadline_passed(k->deadline_ns)) return timed_out(k);
         if (gmi_deadline_passed(next_word_ns)) {
-            gmi_log(&k->comm->log, GM_LOG_WARN, "rank %d is still waiting for rank(s) %s of %d", k->comm->rank, missing,
+            gmi_log(&k->comm->log, GM_LOG_WARN, "rank %d is still waiting for rank(s) %s of %d", k->comm->rank, k->missing,
                     k->comm->n_ranks);
             next_word_ns = gmi_deadline_after_ms(SAY_EVERY_MS);
         }
-        gmi_caller_wait(k->comm, earlier(k->deadline_ns, next_word_ns));
+        gmi_caller_wait(k->comm, earlier(k->has_looked ? k->deadline_ns : k->last_look_ns, next_word_ns));
     }
 }
 
@@ -276,6 +276,7 @@ gm_status gmi_comm_connect(struct gm_comm *comm, const gm_comm_options *options,
 {
     struct creation k = { .comm = comm, .options = options, .error = error, .begin_ns = gmi_now_ns(),
                           .deadline_ns = gmi_deadline_after_ms(options->connect_timeout_ms) };
+    k.last_look_ns = k.deadline_ns - earlier(LAST_LOOK_MS, options->connect_timeout_ms / 2) * GMI_NS_PER_MS;
     gm_status status = gmi_service_start(comm, error);
     if (status == GM_OK) status = meet_at_store(&k);
     if (status == GM_OK) status = join_rank_0(&k);

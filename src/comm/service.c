@@ -230,6 +230,8 @@ static int64_t next_look_ns(const struct gm_comm *comm)
     bool needs_ticks = comm->control.phase == GMI_GATHERING || comm->store_server != NULL ||
                        (comm->is_accepting && comm->acceptor.n_pending > 0);
     int64_t next_ns = gmi_deadline_after_ms(needs_ticks ? TICK_MS : IDLE_MS);
+    int64_t control_ns = gmi_control_next_ns(&comm->control);
+    if (control_ns < next_ns) next_ns = control_ns;
     for (int k = 0; comm->n_calls > 0 && k < comm->n_ranks; k++) {
         int64_t call_ns = comm->calls[k] != NULL ? gmi_call_next_ns(comm->calls[k]) : GMI_NEVER;
         if (call_ns < next_ns) next_ns = call_ns;

@@ -16,7 +16,9 @@
 #include "base/clock.h"
 #include "tests/support/ranks.h"
 
-enum { STALL_MS = 300, SLEEPER = 2, HANDS_OFF = 0, STOPPED = 1, OVER = 2, BIG_ELEMS = 1 << 22 };
+enum { QUICK_STALL_MS = 300, SLEEPER = 2, HANDS_OFF = 0, STOPPED = 1, OVER = 2, BIG_ELEMS = 1 << 22 };
+
+static int stall_ms(void) { return QUICK_STALL_MS * (ranks_slowness() > 1 ? 4 : 1); }
 
 static void nap_ms(int ms)
 {
@@ -50,7 +52,7 @@ static void wait_for_the_sleeper(struct rank_self *self)
         int64_t took_ms = (gmi_now_ns() - begin_ns) / GMI_NS_PER_MS;
         const gm_error *e = gm_comm_error(self->comm);
         rank_say(self, "%lld ms: %s", (long long)took_ms, e->text);
-        rank_check(self, took_ms >= STALL_MS - 1 && took_ms < 2 * STALL_MS * ranks_slowness());
+        rank_check(self, took_ms >= stall_ms() - 1 && took_ms < 2 * stall_ms());
         rank_check(self, e->culprit == SLEEPER && e->op_seq == 2);
         rank_check(self, strstr(e->text, "has not entered") != NULL && strstr(e->text, "rank 2") != NULL);
         rank_mark(self, OVER);
@@ -64,7 +66,7 @@ static void a_rank_that_does_not_come_is_named_by_all(void **state)
     const char *const   algorithms[] = { "auto", "ring" };
     for (int i = 0; i < 6; i++) {
         struct ranks_job job = { .n_ranks = i < 3 ? 5 : 4, .body = wait_for_the_sleeper, .user = &kinds[i % 3],
-                                 .algorithm = algorithms[i / 3], .stall_limit_ms = STALL_MS };
+                                 .algorithm = algorithms[i / 3], .stall_limit_ms = stall_ms() };
         ranks_run(state, &job);
     }
 }
@@ -93,7 +95,7 @@ static void reduce_until_stopped(struct rank_self *self)
 /* Rank 0 too, which is the one that the others ask. */
 static void stop(void **state, int stopped)
 {
-    struct ranks_job job = { .n_ranks = 4, .body = reduce_until_stopped, .user = &stopped, .stall_limit_ms = STALL_MS };
+    struct ranks_job job = { .n_ranks = 4, .body = reduce_until_stopped, .user = &stopped, .stall_limit_ms = stall_ms() };
     struct ranks *r = ranks_start(state, &job);
     ranks_await(r, HANDS_OFF, 4);
     ranks_serve(r, 20);
@@ -130,14 +132,14 @@ static void reduce_slowly(struct rank_self *self)
 
 static void a_rank_that_crawls_is_not_given_up(void **state)
 {
-    struct ranks_job job = { .n_ranks = 3, .body = reduce_slowly, .stall_limit_ms = STALL_MS };
+    struct ranks_job job = { .n_ranks = 3, .body = reduce_slowly, .stall_limit_ms = stall_ms() };
     struct ranks *r = ranks_start(state, &job);
     ranks_await(r, HANDS_OFF, 3);
     for (int i = 0; i < 6; i++) {
         ranks_signal(r, 1, SIGSTOP);
-        ranks_serve(r, STALL_MS * 2 / 5);
+        ranks_serve(r, stall_ms() * 2 / 5);
         ranks_signal(r, 1, SIGCONT);
-        ranks_serve(r, 2);
+        ranks_serve(r, 2 * ranks_slowness());
     }
     atomic_store(&ranks_shared(r)->marks[OVER], 1);
     ranks_finish(r);
@@ -158,7 +160,7 @@ static void wait_under_alarms(struct rank_self *self)
         setitimer(ITIMER_REAL, &often, NULL);
         int64_t begin_ns = gmi_now_ns();
         rank_expect(self, GM_ERR_TIMEOUT, gm_barrier(self->comm));
-        rank_check(self, gmi_now_ns() - begin_ns < 3 * STALL_MS * GMI_NS_PER_MS);
+        rank_check(self, gmi_now_ns() - begin_ns < 3 * stall_ms() * GMI_NS_PER_MS);
         setitimer(ITIMER_REAL, &never, NULL);
         rank_mark(self, OVER);
     } else {
@@ -169,7 +171,7 @@ static void wait_under_alarms(struct rank_self *self)
 
 static void a_timer_of_the_caller_does_not_put_the_limit_off(void **state)
 {
-    struct ranks_job job = { .n_ranks = 2, .body = wait_under_alarms, .stall_limit_ms = STALL_MS, .limit_ms = 5000 };
+    struct ranks_job job = { .n_ranks = 2, .body = wait_under_alarms, .stall_limit_ms = stall_ms(), .limit_ms = 5000 };
     ranks_run(state, &job);
 }
 
@@ -179,7 +181,7 @@ static void wait_without_limit(struct rank_self *self)
 {
     self->options.stall_limit_ms = 0;
     rank_create(self);
-    if (self->rank == 1) nap_ms(400);
+    if (self->rank == 1) nap_ms(QUICK_STALL_MS + 100);
     rank_ok(self, gm_barrier(self->comm));
     rank_destroy(self);
 }

@@ -235,7 +235,7 @@ static void fill_defaults(struct ranks_job *job)
 static void find_a_meeting_point(struct ranks *r)
 {
     if (r->job.is_hand_started) {
-        r->port = choose_port(r->job.host);
+        r->port = r->job.port != 0 ? r->job.port : choose_port(r->job.host);
         assert_true(r->port > 0);
         return;
     }
@@ -414,6 +414,7 @@ struct ranks *ranks_run(void **state, const struct ranks_job *job)
 
 struct ranks_shared *ranks_shared(struct ranks *r) { return r->shared; }
 int                  ranks_port(const struct ranks *r) { return r->port; }
+int                  ranks_seen(const struct ranks *r) { return gmi_store_server_ranks_seen(r->store); }
 const char *ranks_said(const struct ranks *r, int rank) { return r->members[rank].said.bytes; }
 const char *ranks_store_said(const struct ranks *r) { return r->store_said.bytes; }
 

@@ -51,6 +51,7 @@ struct ranks_job {
     const void *user;
     const char *host;            /* where they meet; NULL: "127.0.0.1" */
     bool        is_hand_started; /* rank 0 serves the store at a fixed port; else the test does */
+    int         port;            /* that one; 0: one that is free */
     const char *job_id, *algorithm;
     int         connect_timeout_ms, stall_limit_ms; /* 0: 10 s; 0: 60 s */
     int         limit_ms;                           /* of everything; 0: 30 s. Longer with sanitizers. */
@@ -82,6 +83,7 @@ struct ranks *ranks_run(void **state, const struct ranks_job *job);
 
 struct ranks_shared *ranks_shared(struct ranks *r);
 int                  ranks_port(const struct ranks *r);
+int                  ranks_seen(const struct ranks *r); /* how many have come to the store so far */
 const char          *ranks_said(const struct ranks *r, int rank); /* its log and its last words */
 const char          *ranks_store_said(const struct ranks *r);     /* the log of the store */
 
