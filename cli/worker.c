@@ -81,6 +81,24 @@ void cli_say_pid(void) { fprintf(stderr, "rank 0 pid %ld\n", (long)getpid()); }
 
 /* ---- joining --------------------------------------------------------------------------------- */
 
+/* A world of one takes the names and needs no network. */
+int cli_check_exchange(const struct cli_command *command, const char *transport,
+                       const char *algorithm)
+{
+    gm_comm_options options;
+    gm_comm        *comm;
+    gm_error        error;
+    gm_comm_options_default(&options);
+    options.rank = 0;
+    options.world_size = 1;
+    options.transport = transport;
+    options.algorithm = algorithm;
+    gmi_error_clear(&error);
+    gm_status status = gm_comm_create(&comm, &options, &error);
+    gm_comm_destroy(comm);
+    return status == GM_OK ? CLI_EXIT_OK : cli_usage_error(command, "%s", error.text);
+}
+
 static void print_log_line(void *user, gm_log_level level, const char *line)
 {
     static const char *const names[] = { "error", "warning", "info", "debug" };

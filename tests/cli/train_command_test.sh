@@ -59,6 +59,8 @@ run run -n 2 -- gradmesh train $small --json
 check "under gradmesh run it is the same run" same "$(sed -n 's/.*"state_hash":"\([0-9a-f]*\)".*/\1/p' "$work/out")" "$first"
 run train -n 2 $small --json --bucket-bytes 10000
 check "buckets do not change a run of two" same "$(hash_of "$work/out")" "$first"
+run train -n 2 $small --json --algo direct
+check "any algorithm that the library has can be asked for" same "$(hash_of "$work/out")" "$first"
 run train -n 2 $small --json --algo naive
 check "neither does the algorithm" same "$(hash_of "$work/out")" "$first"
 
@@ -80,6 +82,8 @@ refused "no such data" 1 "/nowhere" train -n 4 --data /nowhere
 refused "a network that does not fit the pictures" 1 "--layers 784," train -n 4 $small --layers 100,10
 refused "layers that are none" 2 "layers" train -n 4 --layers 784,x,10
 refused "an unknown optimizer" 2 "adamw" train --optimizer adam
+refused "an unknown algorithm" 2 "no algorithm 'rung'; there are: auto" train -n 3 --algo rung
+refused "an unknown transport" 2 "no transport 'pigeon'; there are: auto" train -n 3 --transport pigeon
 refused "an option of another optimizer" 2 "--momentum" train --optimizer sgd --momentum 0.5
 refused "--resume without a place" 2 "--checkpoint" train --resume
 refused "--checkpoint-every without a place" 2 "--checkpoint" train --checkpoint-every 5
