@@ -48,7 +48,8 @@ static const struct cli_bench_collective rows[] = {
       .bus_factor = all_but_own, .call = all_gather },
     { .which = GM_BROADCAST, .has_root = true, .gives = CLI_BENCH_WHOLE, .gets = CLI_BENCH_WHOLE,
       .bus_factor = once, .call = broadcast },
-    { .which = GM_BARRIER, .gives = CLI_BENCH_NOTHING, .gets = CLI_BENCH_NOTHING, .bus_factor = nothing,
+    { .which = GM_BARRIER, .gives = CLI_BENCH_NOTHING, .gets = CLI_BENCH_NOTHING,
+      .bus_factor = nothing,
       .call = barrier },
 };
 

@@ -14,16 +14,17 @@
 #include "cli/worker.h"
 
 static const char summary[] =
-    "Measures what this machine can carry at most, as a yardstick for the collectives: copying memory,\n"
-    "the library's float sum, one-way and two-way streams over loopback TCP, Unix sockets and shared\n"
-    "memory, and half a round trip of four bytes with a receiver that sleeps and one that spins.\n";
+    "Measures what this machine can carry at most, as a yardstick for the collectives: copying\n"
+    "memory, the library's float sum, one-way and two-way streams over loopback TCP, Unix\n"
+    "sockets and shared memory, and half a round trip of four bytes with a receiver that sleeps\n"
+    "and one that spins.\n";
 
 static const char notes[] =
-    "WHAT is any of copy, reduce, oneway, duplex, ping; without it all are measured. The duplex limit is\n"
-    "the highest median among the two-way streams over TCP: two processes, one connection, each side\n"
-    "walking an array of 25 MiB, writes of 64 KiB to 4 MiB, socket buffers automatic and of 4 MiB, every\n"
-    "congestion control that this user may choose. GB are 10^9 payload bytes, in one direction, of each\n"
-    "process.\n"
+    "WHAT is any of copy, reduce, oneway, duplex, ping; without it all are measured. The duplex\n"
+    "limit is the highest median among the two-way streams over TCP: two processes, one\n"
+    "connection, each side walking an array of 25 MiB, writes of 64 KiB to 4 MiB, socket buffers\n"
+    "automatic and of 4 MiB, every congestion control that this user may choose. GB are 10^9\n"
+    "payload bytes, in one direction, of each process.\n"
     "\n"
     "exit status: 0 measured; 1 it could not be done; 2 wrong usage.\n"
     "\n"
@@ -235,16 +236,20 @@ int cli_bench_limits(int argc, char **argv)
 {
     struct limits_args      args;
     const struct cli_option options[] = {
-        { .name = "repeats", .kind = CLI_INT, .integer = &args.n_repeats, .default_text = "5", .min = 1,
-          .max = BENCH_MAX_REPEATS, .help = "rounds over all measurements; the median counts" },
-        { .name = "amount", .kind = CLI_BYTES, .size_bytes = &args.amount_bytes, .default_text = "512M", .min = 1,
-          .max = INT64_C(1) << 40, .help = "how much each measurement moves" },
-        { .name = "processes", .kind = CLI_INT, .integer = &args.n_processes, .default_text = "2", .min = 2,
-          .max = BENCH_MAX_CREW, .help = "for duplex: more than 2 send around a ring" },
+        { .name = "repeats", .kind = CLI_INT, .integer = &args.n_repeats, .default_text = "5",
+          .min = 1, .max = BENCH_MAX_REPEATS,
+          .help = "rounds over all measurements; the median counts" },
+        { .name = "amount", .kind = CLI_BYTES, .size_bytes = &args.amount_bytes,
+          .default_text = "512M", .min = 1, .max = INT64_C(1) << 40,
+          .help = "how much each measurement moves" },
+        { .name = "processes", .kind = CLI_INT, .integer = &args.n_processes, .default_text = "2",
+          .min = 2, .max = BENCH_MAX_CREW,
+          .help = "for duplex: more than 2 send around a ring" },
         { .name = "tcp-only", .kind = CLI_FLAG, .flag = &args.is_tcp_only, .help = "TCP only" },
     };
-    const struct cli_command command = { .name = "bench limits", .usage = "[WHAT...] [options]", .summary = summary,
-                                         .notes = notes, .operands = CLI_OPERANDS_ANYWHERE, .options = options,
+    const struct cli_command command = { .name = "bench limits", .usage = "[WHAT...] [options]",
+                                         .summary = summary, .notes = notes,
+                                         .operands = CLI_OPERANDS_ANYWHERE, .options = options,
                                          .n_options = sizeof options / sizeof options[0] };
     struct cli_parsed parsed;
     int               status;

@@ -29,8 +29,8 @@ struct cli_bench_result {
     int64_t n_wrong;          /* elements, of all ranks and all checks */
     uint64_t payload_bytes, protocol_bytes; /* one operation, the rank that sends most of it */
     uint64_t all_payload_bytes;             /* one operation, all ranks together */
-    /* Processor time of all ranks per 10^9 bytes that cross their links at least (n_ranks times size
-       times bus factor). NaN: nothing crosses. */
+    /* Processor time of all ranks per 10^9 bytes that cross their links at least (n_ranks times
+       size times bus factor). NaN: nothing crosses. */
     double   cpu_s_per_gb;
     uint64_t peak_rss_bytes;  /* memory in use at most, so far, by the rank that used most */
 };

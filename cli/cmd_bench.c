@@ -31,22 +31,22 @@ static const char summary[] =
     "'gradmesh bench limits' measures what this machine can carry; it has a --help of its own.\n";
 
 static const char notes[] =
-    "With -n it starts the ranks itself; under `gradmesh run`, or with RANK, WORLD_SIZE, MASTER_ADDR and\n"
-    "MASTER_PORT set, it is one of them.\n"
+    "With -n it starts the ranks itself; under `gradmesh run`, or with RANK, WORLD_SIZE,\n"
+    "MASTER_ADDR and MASTER_PORT set, it is one of them.\n"
     "\n"
-    "An iteration is barrier, clock, operation, clock; the slowest rank's time counts, and the median over\n"
-    "the iterations is shown. size is that of the whole buffer: what all_gather collects, what\n"
-    "reduce_scatter cuts up. algbw is size / time; busbw is algbw times 2(N-1)/N for all_reduce, (N-1)/N\n"
-    "for reduce_scatter and all_gather, 1 for broadcast. #wrong counts wrong elements before and after the\n"
-    "timed iterations; values depend on rank and index. JSON has more: spread, bytes sent, processor time,\n"
-    "memory.\n"
+    "An iteration is barrier, clock, operation, clock; the slowest rank's time counts, and the\n"
+    "median over the iterations is shown. size is that of the whole buffer: what all_gather\n"
+    "collects, what reduce_scatter cuts up. algbw is size / time; busbw is algbw times 2(N-1)/N\n"
+    "for all_reduce, (N-1)/N for reduce_scatter and all_gather, 1 for broadcast. #wrong counts\n"
+    "wrong elements before and after the timed iterations; values depend on rank and index. JSON\n"
+    "has more: spread, bytes sent, processor time, memory.\n"
     "\n"
-    "exit status: 0 measured, and all results right; 1 wrong results, or it could not be done; 2 wrong\n"
-    "usage; 3 another rank failed.\n"
+    "exit status: 0 measured, and all results right; 1 wrong results, or it could not be done; 2\n"
+    "wrong usage; 3 another rank failed.\n"
     "\n"
     "examples:\n"
     "  gradmesh bench all_reduce -n 2\n"
-    "  gradmesh bench all_reduce -n 4 --sizes 4,64K,25M --in-place --transport tcp --json=result.json\n"
+    "  gradmesh bench all_reduce -n 4 --sizes 4,64K,25M --in-place --transport tcp --json\n"
     "  gradmesh bench all_gather -n 2 --begin 1K --end 64M --factor 4 --fraction\n";
 
 enum { MAX_NAMES = 32, MAX_FACTOR = 1 << 16 };
@@ -449,42 +449,49 @@ int cli_cmd_bench(int argc, char **argv)
         { .name = "workers", .letter = 'n', .kind = CLI_INT, .integer = &args.n_workers,
           .was_given = &args.has_workers, .min = 1, .max = LAUNCH_MAX_WORKERS,
           .help = "how many ranks to start on this machine" },
-        { .name = "sizes", .kind = CLI_BYTES_LIST, .list = &args.sizes, .min = 0, .max = MAX_SIZE_BYTES,
-          .help = "these sizes" },
+        { .name = "sizes", .kind = CLI_BYTES_LIST, .list = &args.sizes, .min = 0,
+          .max = MAX_SIZE_BYTES, .help = "these sizes" },
         { .name = "begin", .letter = 'b', .kind = CLI_BYTES, .size_bytes = &args.begin_bytes,
           .was_given = &args.has_begin, .default_text = "1K", .min = 1, .max = MAX_SIZE_BYTES,
           .help = "the smallest size" },
         { .name = "end", .letter = 'e', .kind = CLI_BYTES, .size_bytes = &args.end_bytes,
           .was_given = &args.has_end, .default_text = "64M", .min = 1, .max = MAX_SIZE_BYTES,
           .help = "no size beyond this one" },
-        { .name = "factor", .letter = 'f', .kind = CLI_INT, .integer = &args.factor, .was_given = &args.has_factor,
-          .default_text = "4", .min = 2, .max = MAX_FACTOR, .help = "from one size to the next" },
-        { .name = "iters", .kind = CLI_INT, .integer = &args.effort.n_iters, .min = 1, .max = 1000000,
-          .help = "timed iterations of each size (default: as many as --budget allows, 5 to 1000)" },
-        { .name = "warmup", .letter = 'w', .kind = CLI_INT, .integer = &args.effort.n_warmup, .default_text = "-1",
-          .min = -1, .max = 1000000, .help = "iterations before those; -1: 10 up to 64 KiB, else 1" },
-        { .name = "budget", .kind = CLI_REAL, .real = &args.effort.budget_s, .value_name = "SECONDS",
-          .default_text = "0.3", .min_real = 0.001, .max_real = 3600,
+        { .name = "factor", .letter = 'f', .kind = CLI_INT, .integer = &args.factor,
+          .was_given = &args.has_factor, .default_text = "4", .min = 2, .max = MAX_FACTOR,
+          .help = "from one size to the next" },
+        { .name = "iters", .kind = CLI_INT, .integer = &args.effort.n_iters, .min = 1,
+          .max = 1000000,
+          .help = "timed iterations of each size (default: as many as --budget allows, 5 to\n"
+                  "1000)" },
+        { .name = "warmup", .letter = 'w', .kind = CLI_INT, .integer = &args.effort.n_warmup,
+          .default_text = "-1", .min = -1, .max = 1000000,
+          .help = "iterations before those; -1: 10 up to 64 KiB, else 1" },
+        { .name = "budget", .kind = CLI_REAL, .real = &args.effort.budget_s,
+          .value_name = "SECONDS", .default_text = "0.3", .min_real = 0.001, .max_real = 3600,
           .help = "time for the iterations of one size, when --iters does not say" },
         { .name = "in-place", .kind = CLI_FLAG, .flag = &args.in_place_only,
           .help = "in place only, not out of place too" },
-        { .name = "dtype", .letter = 'd', .kind = CLI_CHOICE, .choice = &args.dtype, .choices = dtypes,
-          .default_text = "f32", .help = "type of the elements" },
+        { .name = "dtype", .letter = 'd', .kind = CLI_CHOICE, .choice = &args.dtype,
+          .choices = dtypes, .default_text = "f32", .help = "type of the elements" },
         { .name = "op", .letter = 'o', .kind = CLI_CHOICE, .choice = &args.redop, .choices = redops,
           .default_text = "sum", .was_given = &args.has_op, .help = "how elements are combined" },
-        { .name = "root", .letter = 'r', .kind = CLI_INT, .integer = &args.root, .was_given = &args.has_root,
-          .default_text = "0", .min = 0, .max = LAUNCH_MAX_WORKERS - 1, .help = "the root of a broadcast" },
-        { .name = "algo", .kind = CLI_TEXT, .text = &args.algorithm, .value_name = "auto|ring|naive|...",
-          .help = "algorithm (default: auto)" },
+        { .name = "root", .letter = 'r', .kind = CLI_INT, .integer = &args.root,
+          .was_given = &args.has_root, .default_text = "0", .min = 0, .max = LAUNCH_MAX_WORKERS - 1,
+          .help = "the root of a broadcast" },
+        { .name = "algo", .kind = CLI_TEXT, .text = &args.algorithm,
+          .value_name = "auto|ring|naive|...", .help = "algorithm (default: auto)" },
         { .name = "transport", .kind = CLI_TEXT, .text = &args.transport, .value_name = "auto|tcp",
           .help = "how bytes travel (default: auto)" },
         { .name = "check", .letter = 'c', .kind = CLI_FLAG, .flag = &args.effort.checks_all,
-          .help = "check the result of every timed iteration, not only of one before and one after" },
+          .help = "check the result of every timed iteration, not only before and after them" },
         { .name = "fraction", .kind = CLI_FLAG, .flag = &args.wants_fraction,
-          .help = "measure what plain sockets carry, and show which fraction of it each row reaches" },
+          .help = "measure what plain sockets carry, and show what fraction of it each row\n"
+                  "reaches" },
     };
-    const struct cli_command command = { .name = "bench", .usage = "COLLECTIVE -n N [options]", .summary = summary,
-                                         .notes = notes, .operands = CLI_OPERANDS_ANYWHERE, .options = options,
+    const struct cli_command command = { .name = "bench", .usage = "COLLECTIVE -n N [options]",
+                                         .summary = summary, .notes = notes,
+                                         .operands = CLI_OPERANDS_ANYWHERE, .options = options,
                                          .n_options = sizeof options / sizeof options[0] };
     struct cli_parsed parsed;
     int               status = CLI_EXIT_NO;
