@@ -29,6 +29,15 @@ static bool next_line(struct span *rest, struct span *key, struct span *value)
 
 static bool same(struct span a, struct span b) { return a.bytes == b.bytes && memcmp(a.at, b.at, a.bytes) == 0; }
 
+static bool has_line(struct span text, struct span key, struct span value)
+{
+    struct span k, v;
+    while (next_line(&text, &k, &v)) {
+        if (same(k, key) && same(v, value)) return true;
+    }
+    return false;
+}
+
 static bool look_up(struct span text, struct span key, struct span *value)
 {
     struct span k;
@@ -38,13 +47,14 @@ static bool look_up(struct span text, struct span key, struct span *value)
     return false;
 }
 
-/* The first line of `a` that `b` does not have alike. */
+/* The first line of `a` that `b` does not have alike. A key may be there more than once. */
 static bool find_difference(struct span a, struct span b, struct span *key, struct span *in_a, struct span *in_b,
                             bool *is_in_b)
 {
     while (next_line(&a, key, in_a)) {
+        if (has_line(b, *key, *in_a)) continue;
         *is_in_b = look_up(b, *key, in_b);
-        if (!*is_in_b || !same(*in_a, *in_b)) return true;
+        return true;
     }
     return false;
 }

@@ -162,7 +162,7 @@ static gm_status hear_verdict(struct gmi_handshake *h)
     for (size_t i = 4; i < h->in_bytes; i++) {
         if (h->in[i] < ' ') h->in[i] = '?';
     }
-    if (verdict > GM_ERR_NOMEM) verdict = GM_ERR_REFUSED;
+    if (verdict == GM_AGAIN || verdict > GM_ERR_NOMEM) verdict = GM_ERR_REFUSED; /* what no peer of ours says */
     gmi_error_clear(&h->error);
     gmi_error_set(&h->error, verdict, "%s refused the connection: %.*s", who(h, text),
                   (int)(h->in_bytes - 4), (const char *)h->in + 4);

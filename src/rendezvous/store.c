@@ -136,10 +136,14 @@ gm_status gmi_store_wait(struct gmi_store *store, const char *key, char *value, 
                          gm_error *error)
 {
     enum gmi_store_kind kind;
-    char     *text;
+    char     *text = NULL;
     gm_status status = ask(store, GMI_STORE_WAIT, key, "", deadline_ns, error);
-    if (status == GM_OK) status = hear(store, &kind, &text, deadline_ns, error);
-    if (status != GM_OK) return status;
+    for (;;) {
+        if (status == GM_OK) status = hear(store, &kind, &text, deadline_ns, error);
+        if (status != GM_OK) return status;
+        if (kind != GMI_STORE_LISTING) break;
+        gmi_free(text); /* the late answer to a list that we did not wait for */
+    }
     if (kind != GMI_STORE_VALUE) {
         status = unexpected(error);
     } else {

@@ -132,7 +132,7 @@ static void try_difference(const struct gmi_algo *row, enum difference d, const 
 static void try_everywhere(const struct gmi_algo *row, enum difference d, const struct gmi_algo *other)
 {
     uint64_t n_seeds = test_is_long() ? 50 : 2;
-    for (int n = 2; n <= 7; n++) {
+    for (int n = 2; n <= 7 && n <= TEST_MAX_RANKS; n++) {
         if (!trial_fits(row, n) || !trial_fits(other, n)) continue;
         for (int odd = 0; odd < n; odd++) {
             for (uint64_t seed = 0; seed < n_seeds; seed++) {

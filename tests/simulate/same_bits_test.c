@@ -134,7 +134,7 @@ static void special_values_come_out_alike_from_every_rank_and_algorithm(void **s
     const struct gmi_algo *row;
     for (size_t i = 0; (row = gmi_algo_row(i)) != NULL; i++) {
         if (!is_reduction(row)) continue;
-        for (int n_ranks = 2; n_ranks <= 5; n_ranks++) {
+        for (int n_ranks = 2; n_ranks <= 5 && n_ranks <= TEST_MAX_RANKS; n_ranks++) {
             struct sim_plan plan = sim_random_plan(n_ranks, 5 + (uint64_t)n_ranks);
             plan.capacity_bytes = 500;
             sim_init(&sim, &plan);

@@ -101,6 +101,23 @@ static void wrap(struct sim *sim, int rank, int peer, struct gmi_link *memory)
     }
 }
 
+struct wanted {
+    bool peers[SIM_MAX_RANKS];
+};
+
+static void want(void *user, int peer) { ((struct wanted *)user)->peers[peer] = true; }
+
+static bool is_link_wanted(const struct sim_plan *plan, int rank, int peer)
+{
+    struct wanted          w = { 0 };
+    const struct gmi_algo *row = plan->links_for;
+    int                    n = plan->n_ranks;
+    if (row == NULL) return true;
+    if (row->peers == NULL) return peer == (rank + 1) % n || peer == (rank + n - 1) % n;
+    row->peers(n, rank, plan->links_root, want, &w);
+    return w.peers[peer];
+}
+
 void sim_init(struct sim *sim, const struct sim_plan *plan)
 {
     sim->plan = *plan;
@@ -116,6 +133,7 @@ void sim_init(struct sim *sim, const struct sim_plan *plan)
     for (int a = 0; a < plan->n_ranks; a++) {
         for (int b = a + 1; b < plan->n_ranks; b++) {
             struct gmi_link *pair[2];
+            if (!is_link_wanted(plan, a, b)) continue;
             assert_ok(gmi_link_mem_pair(pair, plan->capacity_bytes));
             wrap(sim, a, b, pair[0]);
             wrap(sim, b, a, pair[1]);

@@ -27,6 +27,10 @@ struct sim_plan {
     uint32_t piece_bytes;       /* 0: the library's */
     bool     is_failure_fatal;  /* a rank that fails closes its links, as a process that ends does */
 
+    /* Only the links that this row says it needs, for this root. NULL: a link between any two ranks. */
+    const struct gmi_algo *links_for;
+    int                    links_root;
+
     /* Cut the link of `cut_rank` to `cut_peer` when so many bytes were sent, or received, by cut_rank. */
     bool     has_cut, is_cut_at_once;
     int      cut_rank, cut_peer;
