@@ -2,8 +2,9 @@
  *
  *     1. reach the store (rank 0 serves it itself when nobody else does) and claim our rank in it,
  *        with the address where we listen;
- *     2. connect to rank 0 (control) and wait until it says that all have joined: it sends everybody's
- *        address and the number of this session;
+ *     2. connect to rank 0 (control; when the store ends meanwhile, back to 1: it may have been that of the last
+ *        communicator), and wait until it says that all have joined: it sends everybody's address and the
+ *        number of this session;
  *     3. have the service thread connect the data links of the ring: of two neighbours the higher rank
  *        calls the lower.
  *
@@ -21,7 +22,7 @@
 #include "net/socket.h"
 #include "rendezvous/dial.h"
 
-enum { LAST_LOOK_MS = 100, SAY_EVERY_MS = 5000, RETRY_MS = 50 };
+enum { LAST_LOOK_MS = 100, OWN_STORE_MS = 500, SAY_EVERY_MS = 5000, RETRY_MS = 50 };
 
 struct creation {
     struct gm_comm        *comm;
@@ -78,16 +79,46 @@ static gm_status where_the_store_is(struct creation *k, char *host, size_t host_
     return GM_OK;
 }
 
-static gm_status serve_store(struct creation *k, const char *host, int port)
+static gm_status serve_store(struct creation *k, const char *host, int port, gm_error *error)
 {
     struct gmi_store_server *server;
-    gm_status status = gmi_store_server_create(&server, host, port, k->comm->job_id, &k->comm->log, k->error);
+    gm_status status = gmi_store_server_create(&server, host, port, k->comm->job_id, &k->comm->log, error);
     if (status != GM_OK) return status;
     pthread_mutex_lock(&k->comm->lock);
     k->comm->store_server = server;
     pthread_mutex_unlock(&k->comm->lock);
     gmi_service_wake(k->comm);
     return GM_OK;
+}
+
+static void keep_error(struct creation *k, const gm_error *error)
+{
+    if (k->error == NULL) return;
+    int rank = k->error->rank;
+    *k->error = *error;
+    k->error->rank = rank;
+}
+
+/* Connects to the store; rank 0 of a job without a launcher serves it first, unless another communicator of this
+ * process does already. */
+static gm_status reach_store(struct creation *k, const char *host, int port)
+{
+    struct gm_comm  *comm = k->comm;
+    struct gmi_hello hello = gmi_comm_hello(comm, GMI_CHANNEL_STORE, GMI_NO_RANK);
+    bool             must_serve = k->options->store == NULL && comm->rank == 0 && comm->store_server == NULL;
+    gm_error         refusal;
+    gmi_error_clear(&refusal);
+    if (!must_serve || serve_store(k, host, port, &refusal) == GM_OK) {
+        return gmi_store_connect(&comm->store, host, port, &hello, k->deadline_ns, &comm->log, k->error);
+    }
+    hello.session = gmi_process_number();
+    int64_t until_ns = earlier(k->deadline_ns, gmi_deadline_after_ms(OWN_STORE_MS));
+    if (refusal.sys_errno == EADDRINUSE &&
+        gmi_store_connect(&comm->store, host, port, &hello, until_ns, &comm->log, NULL) == GM_OK) {
+        return GM_OK;
+    }
+    keep_error(k, &refusal);
+    return refusal.status;
 }
 
 /* We listen where the store sees us, unless the user has chosen an interface. */
@@ -121,12 +152,8 @@ static gm_status meet_at_store(struct creation *k)
     char host[256], key[GMI_STORE_MAX_KEY_BYTES + 1];
     int  port;
     gm_status status = where_the_store_is(k, host, sizeof host, &port);
-    if (status == GM_OK && k->options->store == NULL && comm->rank == 0) status = serve_store(k, host, port);
-    if (status != GM_OK) return status;
-
-    struct gmi_hello hello = gmi_comm_hello(comm, GMI_CHANNEL_STORE, GMI_NO_RANK);
-    status = gmi_store_connect(&comm->store, host, port, &hello, k->deadline_ns, &comm->log, k->error);
-    if (status == GM_OK) status = listen_for_others(k);
+    if (status == GM_OK) status = reach_store(k, host, port);
+    if (status == GM_OK && !comm->is_accepting) status = listen_for_others(k);
     if (status != GM_OK) return status;
     rank_key(comm, comm->rank, key, sizeof key);
     gmi_log(&comm->log, GM_LOG_INFO, "rank %d of %d listens on %s, store at %s:%d", comm->rank, comm->n_ranks,
@@ -140,10 +167,11 @@ static gm_status meet_at_store(struct creation *k)
 static void missing_by_store(struct creation *k, char *text, size_t text_bytes)
 {
     struct gm_comm *comm = k->comm;
-    char   *keys, key[GMI_STORE_MAX_KEY_BYTES + 2];
+    char   *keys, key[GMI_STORE_MAX_KEY_BYTES + 2], prefix[GMI_NAME_BYTES + 2];
     size_t  used = 0;
     snprintf(text, text_bytes, "0");
-    if (gmi_store_list(&comm->store, "", &keys, gmi_deadline_after_ms(1000), NULL) != GM_OK) return;
+    snprintf(prefix, sizeof prefix, "%s/", comm->group_name);
+    if (gmi_store_list(&comm->store, prefix, &keys, gmi_deadline_after_ms(1000), NULL) != GM_OK) return;
     text[0] = '\0';
     for (int rank = 0; rank < comm->n_ranks && used + 16 < text_bytes; rank++) {
         rank_key(comm, rank, key, sizeof key - 1);
@@ -208,6 +236,20 @@ static gm_status join_rank_0(struct creation *k)
     pthread_mutex_unlock(&comm->lock);
     gmi_service_wake(comm);
     return GM_OK;
+}
+
+/* Steps 1 and 2, up to the connection with rank 0. */
+static gm_status join(struct creation *k)
+{
+    for (;;) {
+        gm_status status = meet_at_store(k);
+        if (status == GM_OK) status = join_rank_0(k);
+        /* Only the store can be lost here. A rank 0 that serves it and begins anew will serve it again. */
+        if (status != GM_ERR_PEER_LOST || gmi_deadline_passed(k->deadline_ns)) return status;
+        gmi_store_close(&k->comm->store);
+        keep_error(k, &(gm_error){ .status = GM_OK, .culprit = -1, .step = -1 });
+        gmi_caller_wait(k->comm, gmi_deadline_after_ms(RETRY_MS));
+    }
 }
 
 static gm_status wait_until_ready(struct creation *k)
@@ -278,8 +320,7 @@ gm_status gmi_comm_connect(struct gm_comm *comm, const gm_comm_options *options,
                           .deadline_ns = gmi_deadline_after_ms(options->connect_timeout_ms) };
     k.last_look_ns = k.deadline_ns - earlier(LAST_LOOK_MS, options->connect_timeout_ms / 2) * GMI_NS_PER_MS;
     gm_status status = gmi_service_start(comm, error);
-    if (status == GM_OK) status = meet_at_store(&k);
-    if (status == GM_OK) status = join_rank_0(&k);
+    if (status == GM_OK) status = join(&k);
     if (status == GM_OK) status = wait_until_ready(&k);
     if (status == GM_OK) status = connect_ring(&k);
     if (error != NULL) error->elapsed_ns = gmi_now_ns() - k.begin_ns;

@@ -2,6 +2,7 @@
 
 #include <string.h>
 #include <sys/random.h>
+#include <unistd.h>
 
 #include "base/bytes.h"
 #include "base/clock.h"
@@ -57,6 +58,12 @@ uint32_t gmi_group_id(const char *name)
     uint32_t h = UINT32_C(2166136261);
     for (const char *c = name; *c != '\0'; c++) h = (h ^ (uint8_t)*c) * UINT32_C(16777619);
     return h;
+}
+
+uint64_t gmi_process_number(void)
+{
+    /* Processes in two containers may have the same id; where they were loaded differs. */
+    return gmi_mix64((uint64_t)getpid() ^ gmi_mix64((uintptr_t)&gmi_process_number));
 }
 
 void gmi_random_bytes(void *bytes, size_t n_bytes)

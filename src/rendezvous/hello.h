@@ -26,7 +26,7 @@ struct gmi_hello {
     uint32_t group;      /* gmi_group_id of the communicator's name */
     char     job_id[GMI_JOB_ID_BYTES]; /* zero-terminated */
     uint8_t  nonce[GMI_NONCE_BYTES];   /* fresh for each connection */
-    uint64_t session;    /* of this run of the communicator, once known; 0 before */
+    uint64_t session;    /* of this run of the communicator, once known; 0 before. A store: gmi_process_number */
 };
 
 void gmi_hello_encode(const struct gmi_hello *hello, uint8_t wire[GMI_HELLO_BYTES]);
@@ -39,6 +39,9 @@ enum gmi_hello_verdict gmi_hello_decode(struct gmi_hello *hello, const uint8_t *
 
 /* The number of a communicator's name in descriptors and hellos. */
 uint32_t gmi_group_id(const char *name);
+
+/* Tells this process from others on this host; a store puts it into its hello's `session`. */
+uint64_t gmi_process_number(void);
 
 /* Random bytes from the kernel. */
 void gmi_random_bytes(void *bytes, size_t n_bytes);

@@ -21,6 +21,10 @@ static gm_status judge(void *user, const struct gmi_hello *peer, char *why, size
         snprintf(why, why_bytes, "this is job '%s', the store serves job '%s'", own->job_id, peer->job_id);
         return GM_ERR_REFUSED;
     }
+    if (own->session != 0 && peer->session != own->session) {
+        snprintf(why, why_bytes, "another process serves this store");
+        return GM_ERR_REFUSED;
+    }
     return GM_OK;
 }
 

@@ -10,7 +10,8 @@ struct gmi_store {
     int fd; /* -1: not connected. Keys that were claimed live until it is closed. */
 };
 
-/* GM_OK, GM_ERR_TIMEOUT, GM_ERR_REFUSED, GM_ERR_VERSION, GM_ERR_PROTOCOL. */
+/* With own->session gmi_process_number() it must be a store that this very process serves.
+ * GM_OK, GM_ERR_TIMEOUT, GM_ERR_REFUSED, GM_ERR_VERSION, GM_ERR_PROTOCOL. */
 gm_status gmi_store_connect(struct gmi_store *store, const char *host, int port, const struct gmi_hello *own,
                             int64_t deadline_ns, const struct gmi_log *log, gm_error *error);
 void gmi_store_close(struct gmi_store *store);

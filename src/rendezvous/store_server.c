@@ -29,15 +29,63 @@ struct client {
     bool             is_over;
 };
 
+/* A communicator that has claims here. Once all its ranks have been here and one has gone, its end has begun:
+ * who comes then for the next one of that name, of another size perhaps, comes a little early. */
+struct group {
+    struct group *next;
+    uint32_t      id;
+    int           world_size, n_claims;
+    bool          was_complete;
+};
+
 struct gmi_store_server {
     struct gmi_acceptor   acceptor;
     const struct gmi_log *log;
     int                   port;
     struct entry         *entries;
     struct client        *clients;
+    struct group         *groups;
     uint8_t              *seen; /* by rank */
     int                   cap_seen, n_seen;
 };
+
+/* ---- groups ------------------------------------------------------------------------------------ */
+
+static struct group *find_group(const struct gmi_store_server *s, uint32_t id)
+{
+    struct group *g = s->groups;
+    while (g != NULL && g->id != id) g = g->next;
+    return g;
+}
+
+static bool is_ending(const struct group *g) { return g->was_complete && g->n_claims < g->world_size; }
+
+/* False: no memory. */
+static bool count_claim(struct gmi_store_server *s, const struct gmi_hello *by)
+{
+    struct group *g = find_group(s, by->group);
+    if (g == NULL) {
+        g = gmi_alloc(1, sizeof *g);
+        if (g == NULL) return false;
+        *g = (struct group){ .next = s->groups, .id = by->group, .world_size = by->world_size };
+        s->groups = g;
+    }
+    g->n_claims++;
+    if (g->n_claims == g->world_size) g->was_complete = true;
+    return true;
+}
+
+static void discount_claim(struct gmi_store_server *s, const struct gmi_hello *by)
+{
+    for (struct group **at = &s->groups; *at != NULL; at = &(*at)->next) {
+        struct group *g = *at;
+        if (g->id != by->group) continue;
+        if (--g->n_claims > 0) return;
+        *at = g->next;
+        gmi_free(g);
+        return;
+    }
+}
 
 /* ---- entries ----------------------------------------------------------------------------------- */
 
@@ -54,6 +102,7 @@ static void forget_entries_of(struct gmi_store_server *s, const struct client *o
     for (struct entry **at = &s->entries; *at != NULL;) {
         struct entry *e = *at;
         if (e->owner == owner) {
+            discount_claim(s, &owner->hello);
             *at = e->next;
             gmi_free(e);
         } else {
@@ -146,7 +195,8 @@ static void serve_claim(struct gmi_store_server *s, struct client *c, const char
         return;
     }
     struct entry *e = gmi_alloc(1, sizeof *e);
-    if (e == NULL) {
+    if (e == NULL || !count_claim(s, &c->hello)) {
+        gmi_free(e);
         c->is_over = true;
         return;
     }
@@ -251,6 +301,15 @@ static void remove_dead_clients(struct gmi_store_server *s)
 
 /* ---- who may come in --------------------------------------------------------------------------- */
 
+static void forget_who_is_gone(struct gmi_store_server *s)
+{
+    for (struct client *c = s->clients; c != NULL; c = c->next) {
+        if (!gmi_socket_is_over(c->fd)) continue;
+        c->is_over = true; /* removed at the end of this step */
+        forget_entries_of(s, c);
+    }
+}
+
 static gm_status judge(void *user, const struct gmi_hello *peer, char *why, size_t why_bytes)
 {
     struct gmi_store_server *s = user;
@@ -267,10 +326,15 @@ static gm_status judge(void *user, const struct gmi_hello *peer, char *why, size
         snprintf(why, why_bytes, "there is no rank %d in a world of %d", (int)peer->rank, (int)peer->world_size);
         return GM_ERR_REFUSED;
     }
+    forget_who_is_gone(s); /* not noticed yet, perhaps */
+    const struct group *g = find_group(s, peer->group);
+    if (g != NULL && g->world_size != peer->world_size && is_ending(g)) {
+        snprintf(why, why_bytes, "the last communicator of this name is ending; come again");
+        return GM_ERR_STATE;
+    }
     for (const struct entry *e = s->entries; e != NULL; e = e->next) {
         const struct gmi_hello *member = &e->owner->hello;
         if (member->group != peer->group || member->world_size == peer->world_size) continue;
-        if (gmi_socket_is_over(e->owner->fd)) continue;
         snprintf(why, why_bytes, "world size differs: rank %d says %d, rank %d says %d", (int)peer->rank,
                  (int)peer->world_size, (int)member->rank, (int)member->world_size);
         return GM_ERR_REFUSED;
@@ -302,7 +366,8 @@ gm_status gmi_store_server_create(struct gmi_store_server **server, const char *
     if (status != GM_OK) return status == GM_AGAIN ? GM_ERR_ARG : status;
     struct gmi_store_server *s = gmi_alloc(1, sizeof *s);
     if (s == NULL) return gmi_error_set(error, GM_ERR_NOMEM, "no memory for the store");
-    struct gmi_hello own = { .channel = GMI_CHANNEL_STORE, .rank = GMI_NO_RANK, .target = GMI_NO_RANK };
+    struct gmi_hello own = { .channel = GMI_CHANNEL_STORE, .rank = GMI_NO_RANK, .target = GMI_NO_RANK,
+                             .session = gmi_process_number() };
     snprintf(own.job_id, sizeof own.job_id, "%s", job_id ? job_id : "");
     s->log = log;
     status = gmi_acceptor_init(&s->acceptor, &list.addresses[0], &own, judge, admit, s, log, "store", error);

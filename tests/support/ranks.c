@@ -323,16 +323,16 @@ static void show_all(struct ranks *r)
 {
     for (int k = 0; k < r->job.n_ranks; k++) {
         const struct member *m = &r->members[k];
-        print_error("rank %d %s %d; it said:\n%s", k,
-                    !m->has_ended                ? "still runs"
-                    : WIFSIGNALED(m->wait_status) ? "was ended by signal"
-                                                  : "ended with status",
-                    !m->has_ended                ? 0
-                    : WIFSIGNALED(m->wait_status) ? WTERMSIG(m->wait_status)
-                                                  : WEXITSTATUS(m->wait_status),
-                    m->said.used_bytes ? m->said.bytes : "nothing\n");
+        if (!m->has_ended) {
+            fprintf(stderr, "rank %d still runs", k);
+        } else if (WIFSIGNALED(m->wait_status)) {
+            fprintf(stderr, "rank %d was ended by signal %d", k, WTERMSIG(m->wait_status));
+        } else {
+            fprintf(stderr, "rank %d ended with status %d", k, WEXITSTATUS(m->wait_status));
+        }
+        fprintf(stderr, "; it said:\n%s", m->said.used_bytes ? m->said.bytes : "nothing\n");
     }
-    print_error("the store said:\n%s\n", r->store_said.used_bytes ? r->store_said.bytes : "nothing");
+    fprintf(stderr, "the store said:\n%s\n", r->store_said.used_bytes ? r->store_said.bytes : "nothing");
 }
 
 static void check_the_limit(struct ranks *r, const char *what)
