@@ -1,6 +1,7 @@
 #include "cli/bench_case.h"
 
 #include <ctype.h>
+#include <math.h>
 #include <string.h>
 
 #include "base/check.h"
@@ -81,40 +82,120 @@ const struct cli_bench_collective *cli_bench_find(const char *name)
 
 /* ---- the values -------------------------------------------------------------------------------- *
  *
- * a < 1024, 0 < b < 8, w < 1021: the sum over 1024 ranks stays below 2^24, where float is exact. */
-
-static int64_t a_of(size_t index) { return (int64_t)(gmi_mix64(index) & 1023); }
-static int64_t b_of(size_t index) { return (int64_t)(1 + (gmi_mix64(index) >> 32) % 7); }
+ * a < 1024, 0 < b < 8, w < 1021: the sum over 1024 ranks stays below 2^24, where float is exact. For types of one or
+ * two bytes a < 32, 0 < b < 4, w < 31: a value is below 128, which all of them hold. */
 
 /* Squares, so that ranks 0 and 3 do not add up to what 1 and 2 do. */
-static int64_t w_of(int rank) { return (int64_t)(rank + 1) * (rank + 1) % 1021; }
+static int64_t w_of(int rank, bool is_small)
+{
+    return (int64_t)(rank + 1) * (rank + 1) % (is_small ? 31 : 1021);
+}
 
-/* What stands at index i is scale a(i) + weight b(i), divided by divisor. */
+/* What stands at index i is scale a(i) + weight b(i), divided by divisor. Where a reduction has no such formula, it is
+ * the values of n_folded ranks, folded one by one. Products of floats are of powers of two, whose exponents are the
+ * values modulo 3, less 1. */
 struct formula {
-    int64_t scale, weight, divisor;
+    int64_t  scale, weight, divisor;
+    int      n_folded;
+    gm_redop fold;
+    bool     is_small, is_power;
 };
 
-static struct formula formula_of_rank(int rank) { return (struct formula){ 1, w_of(rank), 1 }; }
-
-static struct formula formula_of_reduction(gm_redop redop, int n_ranks)
+static bool is_float(gm_dtype dtype)
 {
-    int64_t sum = 0, least = w_of(0), most = w_of(0);
-    for (int r = 0; r < n_ranks; r++) {
-        int64_t w = w_of(r);
+    return dtype == GM_F32 || dtype == GM_F64 || dtype == GM_F16 || dtype == GM_BF16;
+}
+
+static struct formula formula_of_rank(const struct cli_bench_case *c, int rank)
+{
+    bool is_small = gm_dtype_bytes(c->dtype) <= 2;
+    return (struct formula){ .scale = 1, .weight = w_of(rank, is_small), .divisor = 1, .is_small = is_small,
+                             .is_power = c->collective->is_reduction && c->redop == GM_PROD && is_float(c->dtype) };
+}
+
+static struct formula formula_of_reduction(const struct cli_bench_case *c)
+{
+    struct formula f = formula_of_rank(c, 0);
+    int64_t        sum = 0, least = f.weight, most = f.weight;
+    for (int r = 0; r < c->n_ranks; r++) {
+        int64_t w = w_of(r, f.is_small);
         sum += w;
         if (w < least) least = w;
         if (w > most) most = w;
     }
-    switch (redop) {
-    case GM_SUM: return (struct formula){ n_ranks, sum, 1 };
-    case GM_AVG: return (struct formula){ n_ranks, sum, n_ranks };
-    case GM_MIN: return (struct formula){ 1, least, 1 };
-    case GM_MAX: return (struct formula){ 1, most, 1 };
-    case GM_REDOP_END: break;
+    switch (c->redop) {
+    case GM_SUM: f.scale = c->n_ranks, f.weight = sum; break;
+    case GM_AVG: f.scale = f.divisor = c->n_ranks, f.weight = sum; break;
+    case GM_MIN: f.weight = least; break;
+    case GM_MAX: f.weight = most; break;
+    case GM_PROD: case GM_BAND: case GM_BOR: case GM_BXOR: f.fold = c->redop, f.n_folded = c->n_ranks; break;
+    default: GMI_CHECK(!"the values of this reduction are known");
     }
-    GMI_CHECK(!"the values of this reduction are known");
-    return (struct formula){ 0 };
+    return f;
 }
+
+static int64_t linear(const struct formula *f, int64_t scale, int64_t weight, size_t index)
+{
+    uint64_t mixed = gmi_mix64(index);
+    int64_t  a = (int64_t)(mixed & (f->is_small ? 31 : 1023)), b = (int64_t)(1 + (mixed >> 32) % (f->is_small ? 3 : 7));
+    return scale * a + weight * b;
+}
+
+/* The whole number at an index; modulo 2^64, as products of integers are. */
+static int64_t whole_at(const struct formula *f, size_t index)
+{
+    if (f->n_folded == 0) return linear(f, f->scale, f->weight, index);
+    uint64_t result = (uint64_t)linear(f, 1, w_of(0, f->is_small), index);
+    for (int r = 1; r < f->n_folded; r++) {
+        uint64_t next = (uint64_t)linear(f, 1, w_of(r, f->is_small), index);
+        if (f->fold == GM_PROD) result *= next;
+        else if (f->fold == GM_BAND) result &= next;
+        else if (f->fold == GM_BOR) result |= next;
+        else result ^= next;
+    }
+    return (int64_t)result;
+}
+
+/* The element as an integer: to nearest, ties to even, as GM_AVG of integers promises. */
+static int64_t integer_at(const struct formula *f, size_t index)
+{
+    int64_t whole = whole_at(f, index);
+    if (f->divisor == 1) return whole;
+    int64_t quotient = whole / f->divisor, twice_rest = 2 * (whole % f->divisor);
+    return quotient + (twice_rest > f->divisor || (twice_rest == f->divisor && quotient % 2 == 1));
+}
+
+static double power_at(const struct formula *f, size_t index)
+{
+    int exponent = 0, n = f->n_folded == 0 ? 1 : f->n_folded;
+    for (int r = 0; r < n; r++) {
+        int64_t weight = f->n_folded == 0 ? f->weight : w_of(r, f->is_small);
+        exponent += (int)(linear(f, 1, weight, index) % 3) - 1;
+    }
+    return ldexp(1, exponent);
+}
+
+static double number_at(const struct formula *f, size_t index)
+{
+    return f->is_power ? power_at(f, index) : (double)whole_at(f, index) / (double)f->divisor;
+}
+
+/* Dividing an f32 in double and then rounding gives what dividing it in float does. */
+static float f32_at(const struct formula *f, size_t index) { return (float)number_at(f, index); }
+
+/* The nearest half to a number that is not negative. In units of its last place, which is the larger the higher its
+ * exponent, it is the lower part of the bits, and the exponent the upper one. */
+static uint16_t half_of(double x, int fraction_bits, int least_exponent, int inf)
+{
+    int exponent;
+    frexp(x, &exponent);
+    exponent = exponent - 1 < least_exponent || x == 0 ? least_exponent : exponent - 1;
+    double bits = ldexp(exponent - least_exponent, fraction_bits) + rint(ldexp(x, fraction_bits - exponent));
+    return (uint16_t)(bits < inf ? bits : inf);
+}
+
+static uint16_t f16_at(const struct formula *f, size_t index) { return half_of(number_at(f, index), 10, -14, 0x7c00); }
+static uint16_t bf16_at(const struct formula *f, size_t index) { return half_of(number_at(f, index), 7, -126, 0x7f80); }
 
 /* A run of elements whose values have one formula. */
 struct run {
@@ -124,25 +205,28 @@ struct run {
 };
 
 /* One loop for each type: as plain code it would be a branch for each element. */
-#define EACH_ELEMENT(type, statement)                                                              \
+#define EACH_ELEMENT(type, value_at, statement)                                                    \
     do {                                                                                           \
         type *values = (type *)(void *)run->values;                                                \
         for (size_t i = 0; i < run->n_elems; i++) {                                                \
-            size_t index = run->first_elem + i;                                                    \
-            type value =                                                                           \
-                (type)(run->formula.scale * a_of(index) + run->formula.weight * b_of(index));      \
-            if (run->formula.divisor != 1) value = (type)(value / (type)run->formula.divisor);     \
+            type value = (type)value_at(&run->formula, run->first_elem + i);                       \
             statement;                                                                             \
         }                                                                                          \
     } while (0)
 
-#define FOR_DTYPE(dtype, statement)                              \
-    switch (dtype) {                                             \
-    case GM_F32: EACH_ELEMENT(float, statement); break;          \
-    case GM_F64: EACH_ELEMENT(double, statement); break;         \
-    case GM_I32: EACH_ELEMENT(int32_t, statement); break;        \
-    case GM_I64: EACH_ELEMENT(int64_t, statement); break;        \
-    case GM_DTYPE_END: GMI_CHECK(!"the elements have a type");   \
+#define FOR_DTYPE(dtype, statement)                                          \
+    switch (dtype) {                                                         \
+    case GM_F32: EACH_ELEMENT(float, f32_at, statement); break;              \
+    case GM_F64: EACH_ELEMENT(double, number_at, statement); break;          \
+    case GM_F16: EACH_ELEMENT(uint16_t, f16_at, statement); break;           \
+    case GM_BF16: EACH_ELEMENT(uint16_t, bf16_at, statement); break;         \
+    case GM_I8: EACH_ELEMENT(int8_t, integer_at, statement); break;          \
+    case GM_U8: EACH_ELEMENT(uint8_t, integer_at, statement); break;         \
+    case GM_I32: EACH_ELEMENT(int32_t, integer_at, statement); break;        \
+    case GM_U32: EACH_ELEMENT(uint32_t, integer_at, statement); break;       \
+    case GM_I64: EACH_ELEMENT(int64_t, integer_at, statement); break;        \
+    case GM_U64: EACH_ELEMENT(uint64_t, integer_at, statement); break;       \
+    case GM_DTYPE_END: GMI_CHECK(!"the elements have a type");               \
     }
 
 static void put_run(const struct run *run, gm_dtype dtype) { FOR_DTYPE(dtype, values[i] = value) }
@@ -163,7 +247,7 @@ static struct run part_of(const struct cli_bench_case *c, enum cli_bench_part pa
         gm_chunk(c->count_elems, c->n_ranks, c->rank, &run.first_elem, &run.n_elems);
     /* In place a chunk stands where it stands in the whole; alone it begins its own buffer. */
     if (cli_bench_is_in_place(c)) run.values += run.first_elem * gm_dtype_bytes(c->dtype);
-    run.formula = formula_of_rank(c->rank);
+    run.formula = formula_of_rank(c, c->rank);
     return run;
 }
 
@@ -181,7 +265,7 @@ static int64_t count_wrong_chunks(const struct cli_bench_case *c, const struct r
 {
     int64_t n_wrong = 0;
     for (int r = 0; r < c->n_ranks; r++) {
-        struct run chunk = { .formula = formula_of_rank(r) };
+        struct run chunk = { .formula = formula_of_rank(c, r) };
         gm_chunk(c->count_elems, c->n_ranks, r, &chunk.first_elem, &chunk.n_elems);
         chunk.values = got->values + chunk.first_elem * gm_dtype_bytes(c->dtype);
         n_wrong += count_wrong(&chunk, c->dtype);
@@ -194,8 +278,8 @@ int64_t cli_bench_count_wrong(const struct cli_bench_case *c)
     const struct cli_bench_collective *row = c->collective;
     struct run got = part_of(c, row->gets, c->recv);
     int64_t    n_wrong = 0;
-    if (row->is_reduction) got.formula = formula_of_reduction(c->redop, c->n_ranks);
-    else if (row->has_root) got.formula = formula_of_rank(c->root);
+    if (row->is_reduction) got.formula = formula_of_reduction(c);
+    else if (row->has_root) got.formula = formula_of_rank(c, c->root);
     if (row->gives == CLI_BENCH_CHUNK) n_wrong += count_wrong_chunks(c, &got);
     else n_wrong += count_wrong(&got, c->dtype);
     if (cli_bench_is_in_place(c)) return n_wrong;

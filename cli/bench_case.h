@@ -6,10 +6,11 @@
  * further row.
  *
  * The value of rank r at index i of the whole buffer is a(i) + w(r) b(i), with small whole
- * numbers a, w and b > 0 that look random. So every result is exact in every type, in whatever
- * order it was summed; what it should be costs the same for two ranks and for a thousand; and a
- * value that stands in a wrong place, comes from a wrong rank or was counted twice differs from
- * what is expected there. */
+ * numbers a, w and b > 0 that look random (for products of floats, a power of two). So every
+ * result is exact in every type, in whatever order it was summed; what it should be costs the same
+ * for two ranks and for a thousand, except for products and bitwise reductions; and a value that
+ * stands in a wrong place, comes from a wrong rank or was counted twice differs from what is
+ * expected there. */
 #ifndef CLI_BENCH_CASE_H
 #define CLI_BENCH_CASE_H
 

@@ -108,13 +108,46 @@ typedef void (*gm_log_fn)(void *user, gm_log_level level, const char *line);
 
 /* ---- element types, reductions, collectives ---------------------------------------------------- */
 
-typedef enum gm_dtype { GM_F32, GM_F64, GM_I32, GM_I64, GM_DTYPE_END } gm_dtype;
+typedef enum gm_dtype {
+    GM_F32, GM_F64, GM_I32, GM_I64,
+    GM_I8, GM_U8, GM_U32, GM_U64,
+    GM_F16,  /* IEEE 754 binary16, 2 bytes */
+    GM_BF16, /* the upper half of an f32, 2 bytes */
+    GM_DTYPE_END
+} gm_dtype;
 
 /* How elements of different ranks are combined.
- * All ranks get identical bits. A NaN result is the canonical quiet NaN (0x7fc00000, or
- * 0x7ff8000000000000); GM_MIN and GM_MAX propagate NaN and order -0 below +0. Integer GM_SUM wraps
- * (two's complement). GM_AVG sums, then divides once by world_size; it is refused for integers. */
-typedef enum gm_redop { GM_SUM, GM_MIN, GM_MAX, GM_AVG, GM_REDOP_END } gm_redop;
+ *
+ *              i8 u8 i32 u32 i64 u64      f16 bf16                    f32 f64
+ *     SUM      wraps                      exact*, rounded once        rounded at each addition
+ *     PROD     wraps                      in f64, rounded once        rounded at each product
+ *     MIN MAX  exact                      exact                       exact
+ *     AVG      exact, rounded once        exact*, rounded once        SUM, then divided once
+ *     BAND BOR BXOR    bit by bit         not offered                 not offered
+ *
+ * All ranks get identical bits, with every algorithm; after GM_SUM, GM_PROD and GM_AVG of f32 and f64 the last
+ * bits may differ between algorithms, since those add in different orders.
+ *
+ * - Integers wrap in two's complement in GM_SUM and GM_PROD. GM_AVG divides the exact sum (it cannot overflow on
+ *   the way) by world_size and rounds to the nearest integer, ties to the even one: {1, 2, 4} gives 2,
+ *   {-7, 2} gives -2, {1, 2} gives 2.
+ * - f16 and bf16: one rank sees all values of an element, adds (multiplies) them in f64 in the order of ranks, for
+ *   GM_AVG divides, and rounds the result once, to nearest, ties to even. * The f64 sum is exact for f16, and
+ *   for bf16 while the magnitudes lie within a factor of 2^45 or so of each other. So GM_AVG cannot overflow
+ *   on the way, and a sum is infinite only if it does not fit into the type.
+ * - A NaN result is the canonical quiet NaN (f16 0x7e00, bf16 0x7fc0, f32 0x7fc00000, f64
+ *   0x7ff8000000000000), also in a world of one. GM_MIN and GM_MAX propagate NaN and order -0 below +0.
+ *   Subnormal numbers count. Rounding follows the floating-point mode of the threads that call; it should be the
+ *   default one, and must be the same on all ranks.
+ *
+ * Numbers from GM_REDOP_USER on are the caller's own; see gm_redop_create. */
+typedef enum gm_redop {
+    GM_SUM, GM_MIN, GM_MAX, GM_AVG,
+    GM_PROD, GM_BAND, GM_BOR, GM_BXOR,
+    GM_REDOP_END,
+    GM_REDOP_USER = 128,
+    GM_REDOP_USER_END = 160
+} gm_redop;
 
 typedef enum gm_collective {
     GM_ALL_REDUCE,
@@ -127,7 +160,7 @@ typedef enum gm_collective {
 
 GM_API size_t      gm_dtype_bytes(gm_dtype dtype);           /* 0 for a number that is none */
 GM_API const char *gm_dtype_name(gm_dtype dtype);            /* "f32"; "?" for none. Static. */
-GM_API const char *gm_redop_name(gm_redop redop);            /* "sum"; "?" for none. Static. */
+GM_API const char *gm_redop_name(gm_redop redop);            /* "sum", "user"; "?" for none. Static. */
 GM_API const char *gm_collective_name(gm_collective which);  /* "all_reduce"; "?" for none. Static. */
 
 /* ---- communicator ------------------------------------------------------------------------------ */
@@ -162,8 +195,12 @@ typedef struct gm_comm_options {
     const char *interface_names;
 
     const char *transport;     /* "auto" or "tcp". NULL: "auto" */
-    const char *algorithm;     /* "auto" (by size), or to force one where it exists: "ring", "direct",
-                                  "doubling", "exchange", "tree", "dissemination", "naive". NULL: "auto" */
+    /* "auto" (by size), or to force one where it exists: "ring", "direct", "doubling", "exchange", "tree",
+     * "dissemination", "naive". A collective for which it does not exist takes what "auto" would. So does a
+     * reduction that is rounded once (SUM, PROD and AVG of f16 and bf16, AVG of integers) when the algorithm
+     * passes partial sums on: those run with "direct", "exchange" or "naive" only, and the caller's own
+     * reductions not with "doubling". NULL: "auto" */
+    const char *algorithm;
 
     int connect_timeout_ms;    /* limit of gm_comm_create; default 60,000 */
     int stall_limit_ms;        /* a wait in a collective ends when no byte moved for so long; default
@@ -225,6 +262,28 @@ GM_API int gm_comm_size(const gm_comm *comm);
  * the next call on `comm` by the same thread. */
 GM_API const gm_error *gm_comm_error(const gm_comm *comm);
 
+/* ---- a reduction of one's own ------------------------------------------------------------------ */
+
+/* inout[i] = in[i] (op) inout[i] for count elements, which are the caller's `dtype`. The arrays do not overlap
+ * and are aligned to their elements, which are independent of each other: any part of a buffer may come in any
+ * portion. Must not call the library. May be called from a thread of the library. */
+typedef void (*gm_combine_fn)(const void *in, void *inout, size_t count, gm_dtype dtype, void *user);
+
+/* Makes `fn` a reduction of `comm`, for every dtype; *redop is its number for gm_all_reduce and the others.
+ *
+ * (op) must be commutative and associative: the library chooses order and grouping. Where it is so only up to
+ * rounding, all ranks still get identical bits. Nothing is sent: every rank creates the same reductions in the same
+ * order, and then has the same numbers, the lowest that are free; a collective compares the numbers, not the
+ * functions. In a world of one a result is the value itself and `fn` is not called.
+ *
+ * Does not block. GM_OK; GM_ERR_ARG; GM_ERR_STATE (another thread is inside a call); GM_ERR_UNSUPPORTED: all 32
+ * numbers of this communicator are taken. */
+GM_API GM_MUST_USE gm_status gm_redop_create(gm_comm *comm, gm_combine_fn fn, void *user, gm_redop *redop);
+
+/* Frees its number, which a later gm_redop_create may give again. gm_comm_destroy does it too. Does not block.
+ * GM_OK; GM_ERR_ARG: there is none of this number; GM_ERR_STATE. */
+GM_API gm_status gm_redop_destroy(gm_comm *comm, gm_redop redop);
+
 /* ---- collectives ------------------------------------------------------------------------------- *
  *
  * All block until this rank's part is done and its buffers may be reused. They wait for the other
@@ -242,7 +301,7 @@ GM_API const gm_error *gm_comm_error(const gm_comm *comm);
  * entered this call (gm_broadcast: this rank and those before it).
  *
  * Status, of all: GM_OK; GM_ERR_ARG; GM_ERR_STATE (another thread is inside); GM_ERR_UNSUPPORTED (for
- * example GM_AVG of integers); GM_ERR_MISMATCH; GM_ERR_PEER_LOST; GM_ERR_TIMEOUT; GM_ERR_ABORTED;
+ * example GM_BXOR of floats); GM_ERR_MISMATCH; GM_ERR_PEER_LOST; GM_ERR_TIMEOUT; GM_ERR_ABORTED;
  * GM_ERR_PROTOCOL; GM_ERR_SYSTEM; GM_ERR_NOMEM.
  *
  * Source: ring all-reduce: Patarasuk and Yuan, "Bandwidth optimal all-reduce algorithms for clusters
@@ -350,7 +409,7 @@ GM_API GM_MUST_USE gm_status gm_comm_kernel_traffic(const gm_comm *comm, uint64_
 
 /* The payload that this rank will send in one such call, by the formula of the algorithm that would
  * be chosen: for the ring all-reduce, 2 D less two chunks. `root` matters for GM_BROADCAST only.
- * Does not block. GM_OK, GM_ERR_ARG, GM_ERR_UNSUPPORTED. */
+ * A reduction is taken to be GM_SUM. Does not block. GM_OK, GM_ERR_ARG, GM_ERR_UNSUPPORTED. */
 GM_API gm_status gm_comm_payload_formula(const gm_comm *comm, gm_collective which, size_t count,
                                          gm_dtype dtype, int root, uint64_t *sent_bytes);
 

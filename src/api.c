@@ -56,13 +56,17 @@ static bool overlap(const struct call *c)
 static gm_status choose_codec(struct call *c)
 {
     struct gmi_request *asked = &c->asked;
-    gm_status        status = gmi_request_choose_codec(asked);
+    asked->user_op = gmi_comm_user_op(c->comm, asked->redop);
+    gm_status status = gmi_request_choose_codec(asked);
     if (status == GM_ERR_ARG && gm_dtype_bytes(asked->dtype) == 0) {
         return mistake(c, status, "there is no dtype %d", (int)asked->dtype);
     }
+    if (status == GM_ERR_ARG && asked->redop >= GM_REDOP_USER && asked->redop < GM_REDOP_USER_END) {
+        return mistake(c, status, "the reduction user %d was not created, or is destroyed", asked->redop - GM_REDOP_USER);
+    }
     if (status == GM_ERR_ARG) return mistake(c, status, "there is no reduction %d", asked->redop);
     if (status == GM_ERR_UNSUPPORTED) {
-        return mistake(c, status, "%s of %s is not offered: how should it round?",
+        return mistake(c, status, "%s of %s is not offered: bitwise reductions are for integers",
                        gm_redop_name((gm_redop)asked->redop), gm_dtype_name(asked->dtype));
     }
     return GM_OK;

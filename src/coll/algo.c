@@ -25,18 +25,18 @@ const struct gmi_algo *gmi_algo_row(size_t index)
     return index < sizeof rows / sizeof rows[0] ? rows[index] : NULL;
 }
 
-static const struct gmi_algo *find(const char *name, gm_collective which, int n_ranks)
+static const struct gmi_algo *find(const char *name, gm_collective which, int n_ranks, enum gmi_view needs)
 {
     const struct gmi_algo *row;
     for (size_t i = 0; (row = gmi_algo_row(i)) != NULL; i++) {
         if (row->collective != which || strcmp(row->name, name) != 0) continue;
-        if (row->max_ranks == 0 || n_ranks <= row->max_ranks) return row;
+        if ((row->max_ranks == 0 || n_ranks <= row->max_ranks) && gmi_algo_serves(row, needs)) return row;
     }
     return NULL;
 }
 
 /* What "auto" means: up to so many bytes of the whole buffer, this algorithm; the rows of a collective in
- * order of size. Behind the last one, the ring. */
+ * order of size. Behind the last one, the ring, and for what the ring may not run, direct. */
 static const struct {
     gm_collective which;
     const char   *name;
@@ -45,20 +45,23 @@ static const struct {
 } choices[] = {
     { GM_ALL_REDUCE, "exchange", 3, 8 * 1024 },
     { GM_ALL_REDUCE, "doubling", 1 << 20, 8 * 1024 },
+    { GM_ALL_REDUCE, "direct", 16, 8 * 1024 },
     { GM_BARRIER, "dissemination", 1 << 20, SIZE_MAX },
     { GM_BROADCAST, "tree", 1 << 20, 8 * 1024 },
 };
 
-const struct gmi_algo *gmi_algo_choose(const char *name, gm_collective which, int n_ranks, size_t total_bytes)
+const struct gmi_algo *gmi_algo_choose(const char *name, gm_collective which, int n_ranks, size_t total_bytes,
+                                       enum gmi_view needs)
 {
-    const struct gmi_algo *row = find(name, which, n_ranks);
+    const struct gmi_algo *row = find(name, which, n_ranks, needs);
     if (row != NULL) return row;
     for (size_t i = 0; i < sizeof choices / sizeof choices[0]; i++) {
         if (choices[i].which != which || n_ranks > choices[i].max_ranks || total_bytes > choices[i].max_bytes) continue;
-        row = find(choices[i].name, which, n_ranks);
+        row = find(choices[i].name, which, n_ranks, needs);
         if (row != NULL) return row;
     }
-    return find("ring", which, n_ranks);
+    row = find("ring", which, n_ranks, needs);
+    return row != NULL ? row : find("direct", which, n_ranks, needs);
 }
 
 void gmi_all_peers(int n_ranks, int rank, int root, gmi_need_fn need, void *user)

@@ -23,6 +23,7 @@ struct gmi_algo {
     gm_collective collective;
     const char   *summary;
     int           max_ranks; /* 0: any number */
+    enum gmi_view shows;     /* to the arithmetic; all-gather and the like: nothing, GMI_VIEW_PAIRS */
 
     /* Sets op->state up and begins the ports that it uses. */
     void (*begin)(struct gmi_op *op);
@@ -44,10 +45,14 @@ struct gmi_algo {
     size_t (*work_bytes)(int n_ranks, size_t count_elems, size_t elem_bytes, bool is_in_place);
 };
 
+/* May it run what needs that view? */
+static inline bool gmi_algo_serves(const struct gmi_algo *algo, enum gmi_view needs) { return algo->shows >= needs; }
+
 /* The row for a collective under the user's choice, "auto" or a name. A name that has no row for this
- * collective, or none for so many ranks, falls back to "auto", so that a forced algorithm does not forbid the
- * other collectives. The same on all ranks: it depends on the arguments only. */
-const struct gmi_algo *gmi_algo_choose(const char *name, gm_collective which, int n_ranks, size_t total_bytes);
+ * collective, or none for so many ranks or for this reduction, falls back to "auto", so that a forced algorithm
+ * does not forbid the others. `needs` is the codec's. The same on all ranks: it depends on the arguments only. */
+const struct gmi_algo *gmi_algo_choose(const char *name, gm_collective which, int n_ranks, size_t total_bytes,
+                                       enum gmi_view needs);
 
 /* All rows, for tests: index from 0; NULL behind the last. */
 const struct gmi_algo *gmi_algo_row(size_t index);

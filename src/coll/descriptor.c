@@ -67,8 +67,9 @@ bool gmi_descriptor_same(const struct gmi_descriptor *a, const struct gmi_descri
 
 const char *gmi_descriptor_format(const struct gmi_descriptor *d, char *text, size_t text_bytes)
 {
-    char redop[16] = "", root[24] = "", count[64] = "";
+    char redop[24] = "", root[24] = "", count[72] = "";
     if (d->redop != 0xff) snprintf(redop, sizeof redop, ", %s", gm_redop_name((gm_redop)d->redop));
+    if (d->redop != 0xff && d->redop >= GM_REDOP_USER) snprintf(redop, sizeof redop, ", user %d", d->redop - GM_REDOP_USER);
     if (d->root >= 0) snprintf(root, sizeof root, ", root %d", (int)d->root);
     if (d->dtype != 0xff) {
         snprintf(count, sizeof count, ", %s%s, %llu elems", gm_dtype_name((gm_dtype)d->dtype), redop,

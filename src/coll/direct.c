@@ -1,18 +1,21 @@
 /* direct.c - reduce-scatter, all-gather and all-reduce without detours: every chunk straight to its owner.
  *
- *     round 0, reduce-scatter    rank r sends chunk j of its buffer to rank j, for all j, and adds up the
- *                                N contributions to chunk r in the order of ranks 0, 1, ..., N-1
- *     round 1, all-gather        rank r sends the finished chunk r to all others
+ *     reduce-scatter    rank r sends chunk j of its buffer to rank j, for all j, and combines the N
+ *                       contributions to chunk r in the order of ranks 0, 1, ..., N-1
+ *     all-gather        rank r sends the finished chunk r to all others
  *
- * The same bytes as the ring in two latencies instead of 2(N-1), at the price of N-1 peers at once. The owner
- * sees every contribution, so the bits depend on values and N only, not on where chunks begin.
+ * The same bytes as the ring in two latencies instead of 2(N-1), at the price of N-1 peers. The owner sees every
+ * contribution, so the bits depend on values and N only, not on where chunks begin, and what must be rounded
+ * once can be.
+ *
+ * Each phase is one round, or several in a large world: a batch of distances 1 .. 15, 16 .. 30 and so on, in which
+ * rank r sends to r + distance and receives from r - distance. Ranks need not be in the same batch: one that is
+ * behind waits only for others in its batch or behind it, so somebody can always go on.
  *
  * Cost: D - chunk(r), then (N-1) chunk(r), bytes sent by rank r; over all ranks 2 (N-1) D. Source: the naming
  * and the bounds are those of Thakur, Rabenseifner, Gropp (2005), section 4.4.
  */
 #include "coll/direct.h"
-
-#include <string.h>
 
 #include "coll/rounds.h"
 
@@ -23,77 +26,85 @@ static uint8_t *own_output(const struct gmi_op *op)
     return op->own_output != NULL ? op->own_output : op->output + gmi_op_chunk_at(op, gmi_op_rank(op));
 }
 
-/* Contribution of `rank` to our chunk: ours where it is, the others' in op->work. */
+/* op->work: one slot for each rank's contribution to our chunk; the own slot stays unused. */
 static uint8_t *slot(const struct gmi_op *op, int rank) { return op->work + (size_t)rank * own_bytes(op); }
 
-static const uint8_t *contribution(const struct gmi_op *op, int rank)
+static void settle(struct gmi_op *op)
 {
-    int own = gmi_op_rank(op);
-    return rank == own ? op->input + gmi_op_chunk_at(op, own) : slot(op, rank);
+    int rank = gmi_op_rank(op);
+    struct gmi_contributions all = { .n = gmi_op_ranks(op),
+                                     .base = op->work,
+                                     .stride_bytes = own_bytes(op),
+                                     .own = rank,
+                                     .own_at = op->input + gmi_op_chunk_at(op, rank) };
+    gmi_codec_settle(&op->codec, own_output(op), &all, own_bytes(op) / op->codec.elem_bytes);
 }
 
-/* Adds up into slot 0 or 1, of which one at least is not ours, so our own values stay until they are read. */
-static void add_up(struct gmi_op *op)
+/* ---- batches ------------------------------------------------------------------------------------ */
+
+static int n_batches(const struct gmi_op *op)
 {
-    int      n = gmi_op_ranks(op);
-    size_t   elems = own_bytes(op) / op->codec.elem_bytes;
-    uint8_t *sum = slot(op, gmi_op_rank(op) == 0 ? 1 : 0);
-    op->codec.combine(sum, contribution(op, 0), contribution(op, 1), elems);
-    for (int k = 2; k < n; k++) op->codec.combine(sum, sum, contribution(op, k), elems);
-    if (op->codec.finish != NULL) op->codec.finish(sum, elems, n);
-    memcpy(own_output(op), sum, own_bytes(op));
+    return (gmi_op_ranks(op) - 1 + GMI_MAX_TRANSFERS - 1) / GMI_MAX_TRANSFERS;
 }
 
-static void send_chunks_to_owners(struct gmi_op *op, struct gmi_rounds *r)
+struct distances {
+    int first, end;
+};
+
+static struct distances batch(const struct gmi_op *op, int index)
+{
+    int first = 1 + index * GMI_MAX_TRANSFERS, end = first + GMI_MAX_TRANSFERS;
+    return (struct distances){ first, end < gmi_op_ranks(op) ? end : gmi_op_ranks(op) };
+}
+
+static void send_chunks_to_owners(struct gmi_op *op, struct gmi_rounds *r, struct distances d)
 {
     int n = gmi_op_ranks(op), rank = gmi_op_rank(op);
-    for (int distance = 1; distance < n; distance++) {
+    for (int distance = d.first; distance < d.end; distance++) {
         int to = (rank + distance) % n, from = (rank - distance + n) % n;
         gmi_rounds_send(op, r, to, op->input + gmi_op_chunk_at(op, to), gmi_op_chunk_bytes(op, to));
         gmi_rounds_recv(op, r, from, slot(op, from), own_bytes(op));
     }
 }
 
-static void send_own_chunk_to_all(struct gmi_op *op, struct gmi_rounds *r)
+static void send_own_chunk_to_all(struct gmi_op *op, struct gmi_rounds *r, struct distances d)
 {
     int n = gmi_op_ranks(op), rank = gmi_op_rank(op);
-    for (int distance = 1; distance < n; distance++) {
+    for (int distance = d.first; distance < d.end; distance++) {
         int to = (rank + distance) % n, from = (rank - distance + n) % n;
         gmi_rounds_send(op, r, to, own_output(op), own_bytes(op));
         gmi_rounds_recv(op, r, from, op->output + gmi_op_chunk_at(op, from), gmi_op_chunk_bytes(op, from));
     }
 }
 
-static bool prepare_all_reduce(struct gmi_op *op, struct gmi_rounds *r, int index)
-{
-    if (index == 0) {
-        send_chunks_to_owners(op, r);
-    } else if (index == 1) {
-        if (own_bytes(op) > 0) add_up(op);
-        send_own_chunk_to_all(op, r);
-    }
-    return index < 2;
-}
+/* ---- the collectives ---------------------------------------------------------------------------- */
 
 static bool prepare_reduce_scatter(struct gmi_op *op, struct gmi_rounds *r, int index)
 {
-    if (index == 0) {
-        send_chunks_to_owners(op, r);
-    } else if (own_bytes(op) > 0) {
-        add_up(op);
+    if (index < n_batches(op)) {
+        send_chunks_to_owners(op, r, batch(op, index));
+        return true;
     }
-    return index < 1;
+    settle(op);
+    return false;
 }
 
 static bool prepare_all_gather(struct gmi_op *op, struct gmi_rounds *r, int index)
 {
-    if (index == 0) send_own_chunk_to_all(op, r);
-    return index < 1;
+    if (index < n_batches(op)) send_own_chunk_to_all(op, r, batch(op, index));
+    return index < n_batches(op);
 }
 
-static void begin_all_reduce(struct gmi_op *op) { gmi_rounds_begin(op, 2, prepare_all_reduce); }
-static void begin_reduce_scatter(struct gmi_op *op) { gmi_rounds_begin(op, 1, prepare_reduce_scatter); }
-static void begin_all_gather(struct gmi_op *op) { gmi_rounds_begin(op, 1, prepare_all_gather); }
+static bool prepare_all_reduce(struct gmi_op *op, struct gmi_rounds *r, int index)
+{
+    int n = n_batches(op);
+    if (index <= n && prepare_reduce_scatter(op, r, index)) return true;
+    return prepare_all_gather(op, r, index - n);
+}
+
+static void begin_all_reduce(struct gmi_op *op) { gmi_rounds_begin(op, 2 * n_batches(op), prepare_all_reduce); }
+static void begin_reduce_scatter(struct gmi_op *op) { gmi_rounds_begin(op, n_batches(op), prepare_reduce_scatter); }
+static void begin_all_gather(struct gmi_op *op) { gmi_rounds_begin(op, n_batches(op), prepare_all_gather); }
 
 static uint64_t reduce_scatter_bytes(int n_ranks, int rank, size_t count_elems, size_t elem_bytes, int root)
 {
@@ -121,13 +132,13 @@ static size_t work_bytes(int n_ranks, size_t count_elems, size_t elem_bytes, boo
 }
 
 #define DIRECT_ROW                                                                                 \
-    .id = GMI_ALGO_DIRECT, .name = "direct", .max_ranks = GMI_MAX_TRANSFERS + 1,                   \
+    .id = GMI_ALGO_DIRECT, .name = "direct", .shows = GMI_VIEW_ALL,                                \
     .progress = gmi_rounds_progress, .interest = gmi_rounds_interest, .peers = gmi_all_peers
 
 const struct gmi_algo gmi_direct_all_reduce = {
     DIRECT_ROW,
     .collective = GM_ALL_REDUCE,
-    .summary = "chunks straight to their owners, sums straight to all: 2 D (N-1)/N bytes, two rounds",
+    .summary = "chunks straight to their owners, sums straight to all: 2 D (N-1)/N bytes, two rounds (more beyond 16 ranks)",
     .begin = begin_all_reduce,
     .payload_sent_bytes = all_reduce_bytes,
     .work_bytes = work_bytes,

@@ -13,7 +13,7 @@
  * do the rounds above under new numbers; in the end each odd one hands the result to its even one.
  *
  * All ranks get the same bits: both sides of an exchange combine the same two values, and every reduction
- * commutes bit for bit (reduce/kernels.c).
+ * commutes bit for bit (reduce/kernels.h); one that does not is not given to this algorithm.
  *
  * Cost: D log2 P bytes by a rank that works, and D more where pairs were formed; log2 P (+ 2) rounds. Source:
  * Thakur, Rabenseifner, Gropp, "Optimization of collective communication operations in MPICH", Int. J. High
@@ -51,7 +51,10 @@ static int rank_of(const struct plan *p, int number) { return number < p->n_pair
 static int partner_in(const struct plan *p, int exchange) { return rank_of(p, p->number ^ (1 << exchange)); }
 
 /* op->work holds what a peer sent; op->output what we have. */
-static void combine(struct gmi_op *op) { op->codec.combine(op->output, op->work, op->output, op->count_elems); }
+static void combine(struct gmi_op *op)
+{
+    gmi_codec_combine(&op->codec, op->output, op->work, op->output, op->count_elems);
+}
 
 static void finish(struct gmi_op *op)
 {
@@ -122,6 +125,7 @@ const struct gmi_algo gmi_doubling_all_reduce = {
     .name = "doubling",
     .collective = GM_ALL_REDUCE,
     .summary = "recursive doubling: whole buffers between rank r and r xor 2^k: D log2 N bytes, log2 N rounds",
+    .shows = GMI_VIEW_PAIRS,
     .begin = begin,
     .progress = gmi_rounds_progress,
     .interest = gmi_rounds_interest,

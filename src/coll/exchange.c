@@ -8,8 +8,6 @@
  */
 #include "coll/exchange.h"
 
-#include <string.h>
-
 #include "coll/rounds.h"
 
 /* op->work: one slot for each rank's contribution; the own slot stays unused. */
@@ -18,23 +16,14 @@ static uint8_t *slot(const struct gmi_op *op, int rank)
     return op->work + (size_t)rank * op->count_elems * op->codec.elem_bytes;
 }
 
-static const uint8_t *contribution(const struct gmi_op *op, int rank)
+static void settle(struct gmi_op *op)
 {
-    return rank == gmi_op_rank(op) ? op->input : slot(op, rank);
-}
-
-/* Reads the own contribution before it is overwritten when both are the same memory: as the first or second
- * operand it is used at once, and as a later one it is saved first. */
-static void add_up(struct gmi_op *op)
-{
-    int n = gmi_op_ranks(op), rank = gmi_op_rank(op);
-    if (rank >= 2 && op->input == op->output) {
-        memcpy(slot(op, rank), op->input, op->count_elems * op->codec.elem_bytes);
-        op->input = slot(op, rank);
-    }
-    op->codec.combine(op->output, contribution(op, 0), contribution(op, 1), op->count_elems);
-    for (int k = 2; k < n; k++) op->codec.combine(op->output, op->output, contribution(op, k), op->count_elems);
-    if (op->codec.finish != NULL) op->codec.finish(op->output, op->count_elems, n);
+    struct gmi_contributions all = { .n = gmi_op_ranks(op),
+                                     .base = op->work,
+                                     .stride_bytes = op->count_elems * op->codec.elem_bytes,
+                                     .own = gmi_op_rank(op),
+                                     .own_at = op->input };
+    gmi_codec_settle(&op->codec, op->output, &all, op->count_elems);
 }
 
 static bool prepare(struct gmi_op *op, struct gmi_rounds *r, int index)
@@ -42,7 +31,7 @@ static bool prepare(struct gmi_op *op, struct gmi_rounds *r, int index)
     int    n = gmi_op_ranks(op), rank = gmi_op_rank(op);
     size_t bytes = op->count_elems * op->codec.elem_bytes;
     if (index == 1) {
-        if (bytes > 0) add_up(op);
+        settle(op);
         return false;
     }
     for (int distance = 1; distance < n; distance++) { /* not all to rank 0 first */
@@ -72,6 +61,7 @@ const struct gmi_algo gmi_exchange_all_reduce = {
     .collective = GM_ALL_REDUCE,
     .summary = "everybody's whole buffer straight to everybody: D (N-1) bytes, one round",
     .max_ranks = GMI_MAX_TRANSFERS + 1,
+    .shows = GMI_VIEW_ALL,
     .begin = begin,
     .progress = gmi_rounds_progress,
     .interest = gmi_rounds_interest,

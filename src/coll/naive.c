@@ -80,12 +80,9 @@ static void enter(struct naive *v, size_t block)
 /* All contributions to the block are here: adds them up in the order of ranks. */
 static void add_up(struct naive *v, size_t block)
 {
-    struct gmi_op *op = v->op;
-    uint8_t *to = op->output + block * BLOCK_BYTES;
-    size_t   elems = block_bytes(v, block) / op->codec.elem_bytes;
-    op->codec.combine(to, slot(v, block, 0), slot(v, block, 1), elems);
-    for (int k = 2; k < gmi_op_ranks(op); k++) op->codec.combine(to, to, slot(v, block, k), elems);
-    if (op->codec.finish != NULL) op->codec.finish(to, elems, gmi_op_ranks(op));
+    struct gmi_op           *op = v->op;
+    struct gmi_contributions all = { .n = gmi_op_ranks(op), .base = slot(v, block, 0), .stride_bytes = v->slot_bytes, .own = -1 };
+    gmi_codec_settle(&op->codec, op->output + block * BLOCK_BYTES, &all, block_bytes(v, block) / op->codec.elem_bytes);
 }
 
 /* ---- the cursors ------------------------------------------------------------------------------- */
@@ -216,6 +213,7 @@ const struct gmi_algo gmi_naive_all_reduce = {
     .name = "naive",
     .collective = GM_ALL_REDUCE,
     .summary = "everybody's whole buffer travels around the ring: D (N-1) bytes; the baseline",
+    .shows = GMI_VIEW_ALL,
     .begin = begin,
     .progress = progress,
     .interest = interest,

@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "base/check.h"
 #include "base/clock.h"
 #include "coll/algo.h"
 
@@ -15,6 +16,7 @@ gm_status gmi_request_choose_codec(struct gmi_request *r)
         r->codec = gmi_codec_mover(1);
         return GM_OK;
     }
+    if (gmi_request_is_reduction(r) && r->user_op.fn != NULL) return gmi_codec_find_user(&r->codec, r->dtype, &r->user_op);
     if (gmi_request_is_reduction(r)) return gmi_codec_find(&r->codec, r->dtype, (gm_redop)r->redop);
     if (gm_dtype_bytes(r->dtype) == 0) return GM_ERR_ARG;
     r->codec = gmi_codec_mover(gm_dtype_bytes(r->dtype));
@@ -66,6 +68,7 @@ static void place_buffers(struct gmi_op *op, const struct gmi_request *r)
 void gmi_op_describe(struct gmi_op *op, const struct gmi_algo *algo, const struct gmi_request *request,
                      uint64_t seq)
 {
+    GMI_CHECK(gmi_algo_serves(algo, request->codec.needs));
     op->begin_ns = gmi_now_ns();
     op->algo = algo;
     op->codec = request->codec;

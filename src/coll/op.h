@@ -32,6 +32,7 @@ struct gmi_request {
     gm_dtype         dtype;
     int              redop; /* gm_redop */
     int              root;
+    struct gmi_user_op user_op; /* what `redop` is, if it is the caller's own */
     struct gmi_codec codec; /* by gmi_request_choose_codec */
 };
 

@@ -34,7 +34,8 @@ static gm_status choose(gm_collective which, int dtype, int redop)
     gm_status          status = gmi_request_choose_codec(&request);
     if (status == GM_OK) {
         assert_true(request.codec.elem_bytes > 0);
-        assert_true((request.codec.combine != NULL) == gmi_request_is_reduction(&request));
+        bool does_combine = request.codec.combine != NULL || request.codec.combine_all != NULL;
+        assert_true(does_combine == gmi_request_is_reduction(&request));
     }
     return status;
 }
@@ -45,13 +46,16 @@ static void wrong_numbers_are_refused_and_never_run(void **state)
     static const gm_collective reductions[] = { GM_ALL_REDUCE, GM_REDUCE_SCATTER };
     for (size_t i = 0; i < TEST_COUNT(reductions); i++) {
         for (int redop = 0; redop < GM_REDOP_END; redop++) {
-            assert_ok(choose(reductions[i], GM_F32, redop));
+            bool is_bitwise = redop == GM_BAND || redop == GM_BOR || redop == GM_BXOR;
+            assert_status(choose(reductions[i], GM_F32, redop), is_bitwise ? GM_ERR_UNSUPPORTED : GM_OK);
+            assert_status(choose(reductions[i], GM_BF16, redop), is_bitwise ? GM_ERR_UNSUPPORTED : GM_OK);
             assert_status(choose(reductions[i], GM_DTYPE_END, redop), GM_ERR_ARG);
             assert_status(choose(reductions[i], -1, redop), GM_ERR_ARG);
-            assert_status(choose(reductions[i], GM_I32, redop), redop == GM_AVG ? GM_ERR_UNSUPPORTED : GM_OK);
+            assert_ok(choose(reductions[i], GM_I32, redop));
         }
         assert_status(choose(reductions[i], GM_F32, -1), GM_ERR_ARG);
         assert_status(choose(reductions[i], GM_F32, GM_REDOP_END), GM_ERR_ARG);
+        assert_status(choose(reductions[i], GM_F32, GM_REDOP_USER), GM_ERR_ARG); /* without its function */
         assert_status(choose(reductions[i], GM_F32, INT32_MIN), GM_ERR_ARG);
     }
     assert_ok(choose(GM_ALL_GATHER, GM_I64, -1));
@@ -97,6 +101,14 @@ static void every_row_is_complete(void **state)
     assert_string_equal(gmi_algo_name(250), "?");
 }
 
+static void check_row(const struct gmi_algo *row, int which, int n, enum gmi_view needs)
+{
+    assert_non_null(row);
+    assert_int_equal(row->collective, which);
+    assert_true(row->max_ranks == 0 || n <= row->max_ranks);
+    assert_true(gmi_algo_serves(row, needs));
+}
+
 static void every_collective_has_an_algorithm_whatever_is_forced(void **state)
 {
     (void)state;
@@ -104,18 +116,35 @@ static void every_collective_has_an_algorithm_whatever_is_forced(void **state)
     for (int which = 0; which < GM_COLLECTIVE_END; which++) {
         for (int n = 2; n < 40; n++) {
             for (size_t i = 0; i < TEST_COUNT(sizes); i++) {
-                const struct gmi_algo *row = gmi_algo_choose("auto", (gm_collective)which, n, sizes[i]), *forced;
-                assert_non_null(row);
-                assert_int_equal(row->collective, which);
-                assert_true(row->max_ranks == 0 || n <= row->max_ranks);
-                for (size_t k = 0; gmi_algo_row(k) != NULL; k++) {
-                    forced = gmi_algo_choose(gmi_algo_row(k)->name, (gm_collective)which, n, sizes[i]);
-                    assert_non_null(forced);
-                    assert_int_equal(forced->collective, which);
-                    assert_true(forced->max_ranks == 0 || n <= forced->max_ranks);
+                for (int needs = GMI_VIEW_PAIRS; needs <= GMI_VIEW_ALL; needs++) {
+                    if (needs > GMI_VIEW_PAIRS && which != GM_ALL_REDUCE && which != GM_REDUCE_SCATTER) continue;
+                    enum gmi_view view = (enum gmi_view)needs;
+                    check_row(gmi_algo_choose("auto", (gm_collective)which, n, sizes[i], view), which, n, view);
+                    for (size_t k = 0; gmi_algo_row(k) != NULL; k++) {
+                        const char *name = gmi_algo_row(k)->name;
+                        check_row(gmi_algo_choose(name, (gm_collective)which, n, sizes[i], view), which, n, view);
+                    }
                 }
             }
         }
+    }
+}
+
+static void a_forced_algorithm_runs_what_it_can_and_leaves_the_rest(void **state)
+{
+    (void)state;
+    static const struct {
+        const char   *forced;
+        enum gmi_view needs;
+        const char   *taken;
+    } cases[] = {
+        { "ring", GMI_VIEW_PAIRS, "ring" },     { "ring", GMI_VIEW_ONCE, "ring" },     { "ring", GMI_VIEW_ALL, "direct" },
+        { "naive", GMI_VIEW_ALL, "naive" },     { "direct", GMI_VIEW_ALL, "direct" },  { "doubling", GMI_VIEW_PAIRS, "doubling" },
+        { "doubling", GMI_VIEW_ONCE, "ring" },  { "doubling", GMI_VIEW_ALL, "direct" },
+    };
+    for (size_t i = 0; i < TEST_COUNT(cases); i++) {
+        const struct gmi_algo *row = gmi_algo_choose(cases[i].forced, GM_ALL_REDUCE, 5, 1 << 20, cases[i].needs);
+        assert_string_equal(row->name, cases[i].taken);
     }
 }
 
@@ -163,6 +192,7 @@ int main(void)
         cmocka_unit_test(neighbours_are_counted_around_the_ring),
         cmocka_unit_test(every_row_is_complete),
         cmocka_unit_test(every_collective_has_an_algorithm_whatever_is_forced),
+        cmocka_unit_test(a_forced_algorithm_runs_what_it_can_and_leaves_the_rest),
         cmocka_unit_test(needs_of_links_are_mutual),
     };
     return cmocka_run_group_tests_name("op", tests, NULL, NULL);

@@ -167,7 +167,7 @@ static void settle(struct ring *r, size_t arrived_bytes)
     uint8_t *to = home(r, r->in.step) + r->in.at_bytes;
     const uint8_t *own = op->input + step_at(r, r->in.step + WALK_IN) + r->in.at_bytes;
 
-    op->codec.combine(to, op->scratch, own, whole_elems);
+    gmi_codec_combine(&op->codec, to, op->scratch, own, whole_elems);
     if (r->in.step == last_reducing_step(r) && op->codec.finish != NULL) {
         op->codec.finish(to, whole_elems, gmi_op_ranks(op));
     }
@@ -301,7 +301,9 @@ static uint64_t barrier_bytes(int n_ranks, int rank, size_t count_elems, size_t 
     return (uint64_t)n_ranks - 1;
 }
 
-#define RING_ROW .id = GMI_ALGO_RING, .name = "ring", .progress = progress, .interest = interest
+/* Partial sums travel, and a chunk is summed along one way only. */
+#define RING_ROW                                                                                   \
+    .id = GMI_ALGO_RING, .name = "ring", .shows = GMI_VIEW_ONCE, .progress = progress, .interest = interest
 
 const struct gmi_algo gmi_ring_all_reduce = {
     RING_ROW,

@@ -237,7 +237,11 @@ gm_status gm_comm_payload_formula(const gm_comm *comm, gm_collective which, size
     if (which == GM_BROADCAST && (root < 0 || root >= comm->n_ranks)) return GM_ERR_ARG;
     *sent_bytes = 0;
     if (comm->n_ranks == 1) return GM_OK;
-    const struct gmi_algo *algo = gmi_algo_choose(comm->algorithm, which, comm->n_ranks, count * gm_dtype_bytes(dtype));
+    struct gmi_request request = { .which = which, .dtype = dtype, .redop = GM_SUM };
+    gm_status          status = gmi_request_choose_codec(&request);
+    if (status != GM_OK) return status;
+    const struct gmi_algo *algo = gmi_algo_choose(comm->algorithm, which, comm->n_ranks, count * gm_dtype_bytes(dtype),
+                                                  request.codec.needs);
     *sent_bytes = algo->payload_sent_bytes(comm->n_ranks, comm->rank, count, gm_dtype_bytes(dtype), root);
     return GM_OK;
 }

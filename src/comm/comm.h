@@ -44,6 +44,7 @@ struct gm_comm {
     gm_error          error;
     struct gmi_store  store;    /* holds our claim on the rank */
     bool             *has_link; /* by rank: seen by this thread */
+    struct gmi_user_op user_ops[GM_REDOP_USER_END - GM_REDOP_USER]; /* fn is NULL: free */
 
     struct gmi_engine engine; /* what moves collectives */
 
@@ -101,6 +102,10 @@ gm_status gmi_comm_connect(struct gm_comm *comm, const gm_comm_options *options,
 /* ---- links.c: data links beyond the ring --------------------------------------------------------- */
 /* Waits until the links that an algorithm needs are there. The failures of a collective. */
 gm_status gmi_comm_need_links(struct gm_comm *comm, const struct gmi_algo *algo, const struct gmi_request *request);
+
+/* ---- redop.c: the caller's own reductions -------------------------------------------------------- */
+/* That of a number; fn is NULL if there is none. */
+struct gmi_user_op gmi_comm_user_op(const struct gm_comm *comm, int redop);
 
 /* ---- report.c: failures and error records --------------------------------------------------------- */
 /* Makes the failure known to all, unless there is one already. Any thread. */

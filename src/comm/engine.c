@@ -423,7 +423,8 @@ static void append(struct gm_comm *comm, struct gm_work *w)
 static gm_status prepare(struct gm_comm *comm, const struct gmi_request *request, struct gm_work *w)
 {
     size_t                 total_bytes = request->count_elems * request->codec.elem_bytes;
-    const struct gmi_algo *algo = gmi_algo_choose(comm->algorithm, request->which, comm->n_ranks, total_bytes);
+    const struct gmi_algo *algo = gmi_algo_choose(comm->algorithm, request->which, comm->n_ranks, total_bytes,
+                                                         request->codec.needs);
     gm_status              status = GM_OK;
     if (comm->n_ranks > 1) {
         status = gmi_comm_need_links(comm, algo, request);
@@ -446,8 +447,12 @@ static void run_alone(struct gm_comm *comm, struct gm_work *w)
 {
     const struct gmi_request *r = &w->request;
     size_t                    bytes = r->count_elems * r->codec.elem_bytes;
-    if (!gmi_request_is_in_place(r) && bytes > 0) memcpy(r->recv, r->send, bytes);
-    if (r->codec.canonicalize != NULL) r->codec.canonicalize(r->recv, r->count_elems);
+    if (gmi_request_is_reduction(r)) {
+        struct gmi_contributions own = { .n = 1, .own_at = r->send };
+        gmi_codec_settle(&r->codec, r->recv, &own, r->count_elems);
+    } else if (!gmi_request_is_in_place(r) && bytes > 0) {
+        memcpy(r->recv, r->send, bytes);
+    }
     pthread_mutex_lock(&comm->lock);
     comm->traffic[r->which].calls++;
     comm->traffic[GM_COLLECTIVE_END].calls++;

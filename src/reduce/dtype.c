@@ -5,17 +5,14 @@ static const struct {
     const char *name;
     size_t      elem_bytes;
 } dtypes[GM_DTYPE_END] = {
-    [GM_F32] = { "f32", 4 },
-    [GM_F64] = { "f64", 8 },
-    [GM_I32] = { "i32", 4 },
-    [GM_I64] = { "i64", 8 },
+    [GM_F32] = { "f32", 4 }, [GM_F64] = { "f64", 8 }, [GM_I32] = { "i32", 4 }, [GM_I64] = { "i64", 8 },
+    [GM_I8] = { "i8", 1 },   [GM_U8] = { "u8", 1 },   [GM_U32] = { "u32", 4 }, [GM_U64] = { "u64", 8 },
+    [GM_F16] = { "f16", 2 }, [GM_BF16] = { "bf16", 2 },
 };
 
 static const char *const redops[GM_REDOP_END] = {
-    [GM_SUM] = "sum",
-    [GM_MIN] = "min",
-    [GM_MAX] = "max",
-    [GM_AVG] = "avg",
+    [GM_SUM] = "sum",   [GM_MIN] = "min",   [GM_MAX] = "max", [GM_AVG] = "avg",
+    [GM_PROD] = "prod", [GM_BAND] = "band", [GM_BOR] = "bor", [GM_BXOR] = "bxor",
 };
 
 static const char *const collectives[GM_COLLECTIVE_END] = {
@@ -34,6 +31,7 @@ const char *gm_dtype_name(gm_dtype dtype)
 }
 const char *gm_redop_name(gm_redop redop)
 {
+    if (redop >= GM_REDOP_USER && redop < GM_REDOP_USER_END) return "user";
     return (unsigned)redop < GM_REDOP_END ? redops[redop] : "?";
 }
 const char *gm_collective_name(gm_collective which)

@@ -24,7 +24,7 @@ usage "sizes of a barrier" 'moves no data' barrier -n 2 --sizes 4
 usage "op of a broadcast" 'combines nothing' broadcast -n 2 --op max
 usage "root of an all_reduce" 'has no root' all_reduce -n 2 --root 1
 usage "root outside of the world" 'no root 2 in a world of 2' broadcast -n 2 --root 2
-usage "average of integers" 'avg of i32' all_reduce -n 2 --op avg --dtype i32
+usage "bits of floats" 'bxor of f32' all_reduce -n 2 --op bxor --dtype f32
 usage "unknown algorithm" "no algorithm 'rung'" all_reduce -n 2 --algo rung
 usage "unknown transport" "no transport 'pigeon'" all_reduce -n 2 --transport pigeon
 usage "limits in the wrong place" "write 'limits' first" --in-place limits

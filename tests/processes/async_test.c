@@ -147,7 +147,7 @@ static void limits(struct rank_self *self)
     gm_work_release(NULL);
     rank_check(self, gmi_alloc_calls() <= allocations + 2); /* at most scratch that grew, once for each algorithm */
     gm_work *bad = works[0];
-    rank_expect(self, GM_ERR_UNSUPPORTED, gm_all_reduce_start(self->comm, values, values, 1, GM_I32, GM_AVG, &bad));
+    rank_expect(self, GM_ERR_UNSUPPORTED, gm_all_reduce_start(self->comm, values, values, 1, GM_F32, GM_BXOR, &bad));
     rank_check(self, bad == NULL);
     /* Released before it is done: it goes on, and the next blocking call is behind it. */
     rank_ok(self, gm_all_reduce_start(self->comm, values, values, 1, GM_I32, GM_SUM, &bad));

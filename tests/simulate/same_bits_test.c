@@ -40,6 +40,7 @@ static void the_same_bits_whatever_the_timing(void **state)
     static struct sim sim;
     static uint8_t    first_run[SIM_MAX_RANKS * 100 * 8], this_run[sizeof first_run];
     struct trial      trial = { 0 };
+    static const gm_dtype dtypes[] = { GM_F32, GM_F64, GM_F32, GM_F16, GM_F64, GM_BF16, GM_I8 };
     uint64_t          n_timings = test_is_long() ? 100 : 4;
     const struct gmi_algo *row;
     for (size_t i = 0; (row = gmi_algo_row(i)) != NULL; i++) {
@@ -47,9 +48,10 @@ static void the_same_bits_whatever_the_timing(void **state)
         for (uint64_t s = 0; s < 20; s++) {
             int n_ranks = 2 + (int)(s % 5);
             struct trial_shape shape = { .algo = row, .count_elems = (size_t)gmi_rng_below(77, s, 100), .seed = s,
-                                         .dtype = s % 3 ? GM_F32 : GM_F64, .redop = s % 7 ? GM_SUM : GM_AVG,
+                                         .dtype = dtypes[s % TEST_COUNT(dtypes)], .redop = s % 7 ? GM_SUM : GM_AVG,
                                          .is_in_place = s % 2 == 1, .values = TRIAL_ROUGH };
             size_t n_bytes = 0;
+            if (!trial_is_offered(&shape)) continue;
             for (uint64_t timing = 0; timing < n_timings; timing++) {
                 run_shape(&trial, &sim, 1000 * s + timing, n_ranks, &shape);
                 n_bytes = gather_results(&trial, timing == 0 ? first_run : this_run);
@@ -108,6 +110,46 @@ static const struct special specials[] = {
     { GM_I64, UINT64_C(0x7fffffffffffffff), 1 },
     { GM_I64, UINT64_C(0x8000000000000000), UINT64_C(0xffffffffffffffff) },
     { GM_I64, UINT64_C(0x8000000000000000), UINT64_C(0x7fffffffffffffff) },
+    { GM_I8, 0x7f, 1 },
+    { GM_I8, 0x80, 0xff },
+    { GM_U8, 0xff, 0xff },
+    { GM_U8, 200, 100 },
+    { GM_U32, 0xffffffff, 1 },
+    { GM_U32, 0x80000000, 0x7fffffff },
+    { GM_U64, UINT64_C(0xffffffffffffffff), 1 },
+    { GM_U64, UINT64_C(0xffffffffffffffff), UINT64_C(0xfffffffffffffffe) },
+    { GM_F16, 0x3c00, 0x7e00 },              /* 1 and NaNs, as above */
+    { GM_F16, 0x3c00, 0x7e45 },
+    { GM_F16, 0x3c00, 0xfe01 },
+    { GM_F16, 0x3c00, 0x7c01 },
+    { GM_F16, 0x3c00, 0xfdff },
+    { GM_F16, 0x7e77, 0xfe01 },
+    { GM_F16, 0x7c00, 0xfc00 },
+    { GM_F16, 0xfc00, 0x3c00 },
+    { GM_F16, 0, 0x8000 },
+    { GM_F16, 0x8000, 0 },
+    { GM_F16, 0x8000, 0x8000 },
+    { GM_F16, 0x0001, 0x8001 },              /* subnormals */
+    { GM_F16, 0x0001, 0x0001 },
+    { GM_F16, 0x03ff, 0x0400 },
+    { GM_F16, 0x7bff, 0x7bff },              /* overflow; an average does not */
+    { GM_F16, 0x7bff, 0xfbff },
+    { GM_BF16, 0x3f80, 0x7fc0 },
+    { GM_BF16, 0x3f80, 0x7fc5 },
+    { GM_BF16, 0x3f80, 0xffc1 },
+    { GM_BF16, 0x3f80, 0x7f81 },
+    { GM_BF16, 0x3f80, 0xffbf },
+    { GM_BF16, 0x7fc7, 0xffc1 },
+    { GM_BF16, 0x7f80, 0xff80 },
+    { GM_BF16, 0xff80, 0x3f80 },
+    { GM_BF16, 0, 0x8000 },
+    { GM_BF16, 0x8000, 0 },
+    { GM_BF16, 0x8000, 0x8000 },
+    { GM_BF16, 0x0001, 0x8001 },
+    { GM_BF16, 0x0001, 0x0001 },
+    { GM_BF16, 0x007f, 0x0080 },
+    { GM_BF16, 0x7f7f, 0x7f7f },
+    { GM_BF16, 0x7f7f, 0xff7f },
 };
 
 static void try_special(struct trial *t, struct sim *sim, const struct gmi_algo *row, const struct special *special)

@@ -16,7 +16,7 @@
 #include "tests/support/guard.h"
 #include "transport/link.h"
 
-enum { SIM_MAX_RANKS = 16 };
+enum { SIM_MAX_RANKS = 40 };
 
 struct sim_plan {
     int      n_ranks;

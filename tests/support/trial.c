@@ -2,82 +2,10 @@
 
 #include <math.h>
 
+#include "tests/support/oracle.h"
 #include "tests/support/test.h"
 
-/* ---- the oracle: one element, two ranks, plain C -------------------------------------------------- */
-
-static float add_f32(float a, float b, gm_redop op)
-{
-    if (op == GM_SUM || op == GM_AVG) return a + b;
-    if (isnan(a) || isnan(b)) return NAN;
-    if (a == b) return (signbit(a) != 0) == (op == GM_MIN) ? a : b; /* zeros have an order */
-    return (a < b) == (op == GM_MIN) ? a : b;
-}
-
-static double add_f64(double a, double b, gm_redop op)
-{
-    if (op == GM_SUM || op == GM_AVG) return a + b;
-    if (isnan(a) || isnan(b)) return NAN;
-    if (a == b) return (signbit(a) != 0) == (op == GM_MIN) ? a : b;
-    return (a < b) == (op == GM_MIN) ? a : b;
-}
-
-static int64_t add_int(int64_t a, int64_t b, gm_redop op)
-{
-    if (op == GM_SUM) return (int64_t)((uint64_t)a + (uint64_t)b);
-    return (a < b) == (op == GM_MIN) ? a : b;
-}
-
-/* value = value (op) next */
-static void add(void *value, const void *next, gm_dtype dtype, gm_redop op)
-{
-    float  f, g;
-    double d, e;
-    int32_t i, j;
-    int64_t l, m;
-    switch (dtype) {
-    case GM_F32:
-        memcpy(&f, value, 4), memcpy(&g, next, 4);
-        f = add_f32(f, g, op);
-        memcpy(value, &f, 4);
-        break;
-    case GM_F64:
-        memcpy(&d, value, 8), memcpy(&e, next, 8);
-        d = add_f64(d, e, op);
-        memcpy(value, &d, 8);
-        break;
-    case GM_I32:
-        memcpy(&i, value, 4), memcpy(&j, next, 4);
-        i = (int32_t)(uint32_t)(uint64_t)add_int(i, j, op);
-        memcpy(value, &i, 4);
-        break;
-    default:
-        memcpy(&l, value, 8), memcpy(&m, next, 8);
-        l = add_int(l, m, op);
-        memcpy(value, &l, 8);
-        break;
-    }
-}
-
-/* The average, and one NaN instead of the many. */
-static void complete(void *value, gm_dtype dtype, gm_redop op, int n_ranks)
-{
-    if (dtype == GM_F32) {
-        float          f;
-        const uint32_t nan_bits = 0x7fc00000;
-        memcpy(&f, value, 4);
-        if (op == GM_AVG) f /= (float)n_ranks;
-        memcpy(value, &f, 4);
-        if (isnan(f)) memcpy(value, &nan_bits, 4);
-    } else if (dtype == GM_F64) {
-        double         d;
-        const uint64_t nan_bits = UINT64_C(0x7ff8000000000000);
-        memcpy(&d, value, 8);
-        if (op == GM_AVG) d /= n_ranks;
-        memcpy(value, &d, 8);
-        if (isnan(d)) memcpy(value, &nan_bits, 8);
-    }
-}
+/* ---- what must come out --------------------------------------------------------------------------- */
 
 static int owner_of(const struct trial *t, size_t elem)
 {
@@ -100,37 +28,39 @@ static void expected(const struct trial *t, size_t elem, void *value)
         memcpy(value, t->values[from] + at, t->elem_bytes);
         return;
     }
-    int first = s->order == TRIAL_BY_RING ? (owner + 1) % n : 0;
-    memcpy(value, t->values[first] + at, t->elem_bytes);
-    for (int k = 1; k < n; k++) add(value, t->values[(first + k) % n] + at, s->dtype, s->redop);
-    complete(value, s->dtype, s->redop, n);
+    uint64_t values[SIM_MAX_RANKS];
+    bool     is_by_ring = s->order == TRIAL_BY_RING && !oracle_is_rounded_once(s->dtype, s->redop);
+    int      first = is_by_ring ? (owner + 1) % n : 0;
+    for (int k = 0; k < n; k++) values[k] = oracle_load(t->values[(first + k) % n] + at, s->dtype);
+    oracle_store(value, s->dtype, oracle_reduce(values, n, s->dtype, s->redop));
 }
 
 /* ---- values -------------------------------------------------------------------------------------- */
 
-static void put_float(uint8_t *to, gm_dtype dtype, double x)
+/* Factors of which fifteen multiplied still fit into a float exactly. */
+static double small_factor(uint64_t bits)
 {
-    float f = (float)x;
-    if (dtype == GM_F32) {
-        memcpy(to, &f, 4);
-    } else {
-        memcpy(to, &x, 8);
-    }
+    static const double factors[] = { 1, -1, 2, -2, 0.5, -0.5, 3, -0.75 };
+    return factors[bits % 8];
 }
 
-static void put_value(const struct trial_shape *s, int rank, size_t elem, uint8_t *to, size_t elem_bytes)
+static double float_value(const struct trial_shape *s, uint64_t key, size_t elem)
+{
+    uint64_t bits = gmi_rng_u64(key, elem);
+    if (s->values == TRIAL_ROUGH) return (gmi_rng_unit(key, elem) - 0.5) * exp2((double)(bits % 40) - 20);
+    return s->redop == GM_PROD ? small_factor(bits) : (double)(int64_t)(bits % 2001) - 1000;
+}
+
+static void put_value(const struct trial_shape *s, int rank, size_t elem, uint8_t *to)
 {
     uint64_t key = gmi_rng_key(gmi_rng_key(s->seed, UINT64_C(0x7a1e)), (uint64_t)rank);
     uint64_t bits = gmi_rng_u64(key, elem);
     if (s->values == TRIAL_SPECIAL) {
         bits = rank == s->special_rank ? s->special_bits : s->plain_bits;
-    } else if (s->dtype == GM_F32 || s->dtype == GM_F64) {
-        double whole = (double)(int64_t)(bits % 2001) - 1000;
-        double rough = (gmi_rng_unit(key, elem) - 0.5) * exp2((double)(bits % 40) - 20);
-        put_float(to, s->dtype, s->values == TRIAL_EXACT ? whole : rough);
-        return;
+    } else if (oracle_is_float(s->dtype)) {
+        bits = oracle_bits(float_value(s, key, elem), s->dtype);
     }
-    memcpy(to, &bits, elem_bytes); /* little-endian or not: any bits will do */
+    oracle_store(to, s->dtype, bits);
 }
 
 /* ---- preparing ----------------------------------------------------------------------------------- */
@@ -138,8 +68,9 @@ static void put_value(const struct trial_shape *s, int rank, size_t elem, uint8_
 bool trial_is_offered(const struct trial_shape *s)
 {
     bool is_reduction = s->algo->collective == GM_ALL_REDUCE || s->algo->collective == GM_REDUCE_SCATTER;
-    bool is_float = s->dtype == GM_F32 || s->dtype == GM_F64;
-    return !is_reduction || s->redop != GM_AVG || is_float;
+    if (!is_reduction) return true;
+    if (oracle_is_rounded_once(s->dtype, s->redop) && s->algo->shows != GMI_VIEW_ALL) return false;
+    return oracle_is_offered(s->dtype, s->redop);
 }
 
 static void own_chunk(const struct trial *t, int rank, size_t *first_elem, size_t *n_elems)
@@ -155,7 +86,7 @@ static void prepare_rank(struct trial *t, int rank)
     bool is_gather = s->algo->collective == GM_ALL_GATHER, is_scatter = s->algo->collective == GM_REDUCE_SCATTER;
     t->values[rank] = realloc(t->values[rank], bytes + 1);
     assert_non_null(t->values[rank]);
-    for (size_t i = 0; i < s->count_elems; i++) put_value(s, rank, i, t->values[rank] + i * b, b);
+    for (size_t i = 0; i < s->count_elems; i++) put_value(s, rank, i, t->values[rank] + i * b);
     if (s->is_in_place) {
         guard_make(&t->recv[rank], bytes);
         if (is_gather) {

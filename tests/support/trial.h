@@ -1,7 +1,6 @@
 /* trial.h - one collective on all ranks of a simulation, with its buffers and what must come out.
  *
- * The oracle is a plain serial loop over the ranks' values in this file's .c; it shares no code with the
- * library. Works for every row of the algorithm table, by its collective. */
+ * What must come out is what a plain serial loop over the ranks' values gives (oracle.h). Works for every row of the algorithm table, by its collective. */
 #ifndef TRIAL_H
 #define TRIAL_H
 
@@ -60,7 +59,7 @@ void trial_check_counts(const struct trial *t, const struct sim *sim);
 /* Where the result of a rank is, and of which elements. */
 const uint8_t *trial_result(const struct trial *t, int rank, size_t *first_elem, size_t *n_elems);
 
-/* Is this combination one that the library offers? */
+/* Is this combination one that the library offers, with this algorithm? */
 bool trial_is_offered(const struct trial_shape *shape);
 /* Is the row made for so many ranks? */
 static inline bool trial_fits(const struct gmi_algo *row, int n_ranks)

@@ -1,11 +1,10 @@
-/* kernels.c - sum, min and max of two arrays, for each element type.
+/* floats.c - the kernels of f32 and f64.
  *
- * Three rules, so that the result does not depend on who adds what to what:
+ * Two rules, so that the result does not depend on who adds what to what:
  *   - a NaN result is the canonical quiet NaN (the hardware would keep the first operand's payload);
- *   - min and max propagate NaN, and order -0 below +0 (comparison operators do neither);
- *   - integers wrap, computed as unsigned (signed overflow would be undefined).
+ *   - min and max propagate NaN, and order -0 below +0 (comparison operators do neither).
  *
- * min and max of floats compare the bits as integers: flipping the lower bits of a negative number makes
+ * min and max compare the bits as integers: flipping the lower bits of a negative number makes
  * the order of the integers that of the floats, with -0 just below +0. That vectorizes, too. */
 #include "reduce/kernels.h"
 
@@ -30,6 +29,7 @@ static inline int32_t order_f32(uint32_t u) { return (int32_t)(u ^ ((0u - (u >> 
 static inline int64_t order_f64(uint64_t u) { return (int64_t)(u ^ ((UINT64_C(0) - (u >> 63)) >> 1)); }
 
 static inline float sum_f32(float a, float b) { return canonical_f32(a + b); }
+static inline float prod_f32(float a, float b) { return canonical_f32(a * b); }
 static inline float min_f32(float a, float b)
 {
     uint32_t x = bits_f32(a), y = bits_f32(b);
@@ -44,6 +44,7 @@ static inline float max_f32(float a, float b)
 }
 
 static inline double sum_f64(double a, double b) { return canonical_f64(a + b); }
+static inline double prod_f64(double a, double b) { return canonical_f64(a * b); }
 static inline double min_f64(double a, double b)
 {
     uint64_t x = bits_f64(a), y = bits_f64(b);
@@ -57,13 +58,6 @@ static inline double max_f64(double a, double b)
     return double_of((a != a) | (b != b) ? NAN_F64 : most);
 }
 
-static inline int32_t sum_i32(int32_t a, int32_t b) { return (int32_t)((uint32_t)a + (uint32_t)b); }
-static inline int32_t min_i32(int32_t a, int32_t b) { return a < b ? a : b; }
-static inline int32_t max_i32(int32_t a, int32_t b) { return a > b ? a : b; }
-static inline int64_t sum_i64(int64_t a, int64_t b) { return (int64_t)((uint64_t)a + (uint64_t)b); }
-static inline int64_t min_i64(int64_t a, int64_t b) { return a < b ? a : b; }
-static inline int64_t max_i64(int64_t a, int64_t b) { return a > b ? a : b; }
-
 /* ---- arrays ------------------------------------------------------------------------------------ */
 
 #define DEFINE_COMBINE(name, type)                                                                \
@@ -75,17 +69,13 @@ static inline int64_t max_i64(int64_t a, int64_t b) { return a > b ? a : b; }
     }
 
 DEFINE_COMBINE(sum_f32, float)
+DEFINE_COMBINE(prod_f32, float)
 DEFINE_COMBINE(min_f32, float)
 DEFINE_COMBINE(max_f32, float)
 DEFINE_COMBINE(sum_f64, double)
+DEFINE_COMBINE(prod_f64, double)
 DEFINE_COMBINE(min_f64, double)
 DEFINE_COMBINE(max_f64, double)
-DEFINE_COMBINE(sum_i32, int32_t)
-DEFINE_COMBINE(min_i32, int32_t)
-DEFINE_COMBINE(max_i32, int32_t)
-DEFINE_COMBINE(sum_i64, int64_t)
-DEFINE_COMBINE(min_i64, int64_t)
-DEFINE_COMBINE(max_i64, int64_t)
 
 #define DEFINE_FLOAT(type, suffix)                                                                \
     GMI_SIMD static void divide_##suffix(void *values, size_t count, int divisor)                 \
@@ -102,13 +92,14 @@ DEFINE_COMBINE(max_i64, int64_t)
 DEFINE_FLOAT(float, f32)
 DEFINE_FLOAT(double, f64)
 
-#define COMBINES(suffix)                                                                          \
-    .combine = { [GM_SUM] = combine_sum_##suffix, [GM_MIN] = combine_min_##suffix,                \
-                 [GM_MAX] = combine_max_##suffix, [GM_AVG] = combine_sum_##suffix }
+#define ROW(suffix)                                                                               \
+    const struct gmi_kernels gmi_kernels_##suffix = {                                             \
+        .combine = { [GM_SUM] = combine_sum_##suffix, [GM_PROD] = combine_prod_##suffix,          \
+                     [GM_MIN] = combine_min_##suffix, [GM_MAX] = combine_max_##suffix,            \
+                     [GM_AVG] = combine_sum_##suffix },                                           \
+        .divide = divide_##suffix,                                                                \
+        .canonicalize = canonicalize_##suffix,                                                    \
+    };
 
-const struct gmi_kernels gmi_kernels[GM_DTYPE_END] = {
-    [GM_F32] = { COMBINES(f32), .divide = divide_f32, .canonicalize = canonicalize_f32 },
-    [GM_F64] = { COMBINES(f64), .divide = divide_f64, .canonicalize = canonicalize_f64 },
-    [GM_I32] = { COMBINES(i32) },
-    [GM_I64] = { COMBINES(i64) },
-};
+ROW(f32)
+ROW(f64)

@@ -1,0 +1,182 @@
+#include "tests/support/oracle.h"
+
+#include <math.h>
+
+#include "tests/support/test.h"
+
+bool oracle_is_float(gm_dtype dtype) { return dtype == GM_F32 || dtype == GM_F64 || dtype == GM_F16 || dtype == GM_BF16; }
+
+static bool is_half(gm_dtype dtype) { return dtype == GM_F16 || dtype == GM_BF16; }
+static bool is_bitwise(gm_redop redop) { return redop == GM_BAND || redop == GM_BOR || redop == GM_BXOR; }
+
+bool oracle_is_offered(gm_dtype dtype, gm_redop redop) { return !(oracle_is_float(dtype) && is_bitwise(redop)); }
+
+bool oracle_is_rounded_once(gm_dtype dtype, gm_redop redop)
+{
+    if (is_half(dtype)) return redop == GM_SUM || redop == GM_PROD || redop == GM_AVG;
+    return redop == GM_AVG && !oracle_is_float(dtype);
+}
+
+/* ---- memory -------------------------------------------------------------------------------------- */
+
+uint64_t oracle_load(const void *elem, gm_dtype dtype)
+{
+    uint8_t  u8;
+    uint16_t u16;
+    uint32_t u32;
+    uint64_t u64;
+    switch (gm_dtype_bytes(dtype)) {
+    case 1: memcpy(&u8, elem, 1); return u8;
+    case 2: memcpy(&u16, elem, 2); return u16;
+    case 4: memcpy(&u32, elem, 4); return u32;
+    default: memcpy(&u64, elem, 8); return u64;
+    }
+}
+
+void oracle_store(void *elem, gm_dtype dtype, uint64_t bits)
+{
+    uint8_t  u8 = (uint8_t)bits;
+    uint16_t u16 = (uint16_t)bits;
+    uint32_t u32 = (uint32_t)bits;
+    switch (gm_dtype_bytes(dtype)) {
+    case 1: memcpy(elem, &u8, 1); break;
+    case 2: memcpy(elem, &u16, 2); break;
+    case 4: memcpy(elem, &u32, 4); break;
+    default: memcpy(elem, &bits, 8); break;
+    }
+}
+
+/* ---- f16 and bf16, from their definition --------------------------------------------------------- */
+
+static double number_of_half(uint64_t bits, gm_dtype dtype)
+{
+    int    fraction_bits = dtype == GM_F16 ? 10 : 7, bias = dtype == GM_F16 ? 15 : 127;
+    int    exponent = (int)(bits >> fraction_bits) & (2 * bias + 1), fraction = (int)(bits & ((1u << fraction_bits) - 1));
+    double sign = bits >> 15 ? -1 : 1;
+    if (exponent == 2 * bias + 1) return fraction != 0 ? NAN : sign * INFINITY;
+    if (exponent == 0) return sign * ldexp(fraction, 1 - bias - fraction_bits);
+    return sign * ldexp((1 << fraction_bits) + fraction, exponent - bias - fraction_bits);
+}
+
+/* What infinity would be if there were one more exponent: from half the way to it on, numbers round to it. */
+static double magnitude_or_next(uint64_t bits, gm_dtype dtype)
+{
+    double x = number_of_half(bits, dtype);
+    return isinf(x) ? ldexp(1, dtype == GM_F16 ? 16 : 128) : x;
+}
+
+/* Bits of positive numbers are in the order of the numbers: looks for the two neighbours of |x|. */
+static uint64_t half_of_number(double x, gm_dtype dtype)
+{
+    uint64_t inf = dtype == GM_F16 ? 0x7c00 : 0x7f80, low = 0, high = inf, sign = signbit(x) ? 0x8000 : 0;
+    double   magnitude = fabs(x);
+    if (isnan(x)) return dtype == GM_F16 ? 0x7e00 : 0x7fc0;
+    if (magnitude >= magnitude_or_next(inf, dtype)) return inf | sign;
+    while (high - low > 1) {
+        uint64_t middle = (low + high) / 2;
+        if (number_of_half(middle, dtype) <= magnitude) {
+            low = middle;
+        } else {
+            high = middle;
+        }
+    }
+    double below = magnitude - number_of_half(low, dtype), above = magnitude_or_next(high, dtype) - magnitude;
+    if (below < above) return low | sign;
+    if (above < below) return high | sign;
+    return (low % 2 == 0 ? low : high) | sign;
+}
+
+/* ---- all floats ---------------------------------------------------------------------------------- */
+
+double oracle_number(uint64_t bits, gm_dtype dtype)
+{
+    uint32_t u32 = (uint32_t)bits;
+    float    f;
+    double   d;
+    memcpy(&f, &u32, 4);
+    memcpy(&d, &bits, 8);
+    if (is_half(dtype)) return number_of_half(bits, dtype);
+    return dtype == GM_F32 ? (double)f : d;
+}
+
+uint64_t oracle_bits(double number, gm_dtype dtype)
+{
+    uint32_t u32;
+    uint64_t u64;
+    float    f = (float)number;
+    memcpy(&u32, &f, 4);
+    memcpy(&u64, &number, 8);
+    if (is_half(dtype)) return half_of_number(number, dtype);
+    if (isnan(number)) return dtype == GM_F32 ? UINT64_C(0x7fc00000) : UINT64_C(0x7ff8000000000000);
+    return dtype == GM_F32 ? u32 : u64;
+}
+
+/* Sums and products of two f32 are the same whether rounded to f32 at once or by way of double. */
+static double step(double a, double b, gm_dtype dtype, gm_redop redop)
+{
+    if (redop == GM_PROD) return dtype == GM_F32 ? (double)((float)a * (float)b) : a * b;
+    if (redop != GM_MIN && redop != GM_MAX) return dtype == GM_F32 ? (double)((float)a + (float)b) : a + b;
+    if (isnan(a) || isnan(b)) return NAN;
+    if (a == b) return (signbit(a) != 0) == (redop == GM_MIN) ? a : b; /* zeros have an order */
+    return (a < b) == (redop == GM_MIN) ? a : b;
+}
+
+static uint64_t reduce_floats(const uint64_t *values, int n, gm_dtype dtype, gm_redop redop)
+{
+    double result = oracle_number(values[0], dtype);
+    for (int k = 1; k < n; k++) result = step(result, oracle_number(values[k], dtype), dtype, redop);
+    if (redop == GM_AVG) result = dtype == GM_F32 ? (double)((float)result / (float)n) : result / n;
+    return oracle_bits(result, dtype);
+}
+
+/* ---- integers ------------------------------------------------------------------------------------ */
+
+static __int128 integer(uint64_t bits, gm_dtype dtype)
+{
+    switch (dtype) {
+    case GM_I8: return (int8_t)bits;
+    case GM_I32: return (int32_t)bits;
+    case GM_I64: return (int64_t)bits;
+    case GM_U8: return (uint8_t)bits;
+    case GM_U32: return (uint32_t)bits;
+    default: return bits;
+    }
+}
+
+/* Of the integers around sum / n the one that is nearest; of two, the even one. */
+static __int128 nearest_quotient(__int128 sum, int n)
+{
+    __int128 best = sum / n - 2;
+    for (__int128 q = best + 1; q <= sum / n + 2; q++) {
+        __int128 here = q * n - sum, there = best * n - sum;
+        here = here < 0 ? -here : here;
+        there = there < 0 ? -there : there;
+        if (here < there || (here == there && q % 2 == 0)) best = q;
+    }
+    return best;
+}
+
+static uint64_t reduce_integers(const uint64_t *values, int n, gm_dtype dtype, gm_redop redop)
+{
+    __int128 result = integer(values[0], dtype);
+    for (int k = 1; k < n; k++) {
+        __int128 next = integer(values[k], dtype);
+        switch (redop) {
+        case GM_SUM: case GM_AVG: result += next; break;
+        case GM_PROD: result = (__int128)(uint64_t)((uint64_t)result * (uint64_t)next); break; /* modulo 2^64 */
+        case GM_MIN: result = next < result ? next : result; break;
+        case GM_MAX: result = next > result ? next : result; break;
+        case GM_BAND: result &= next; break;
+        case GM_BOR: result |= next; break;
+        default: result ^= next; break;
+        }
+    }
+    if (redop == GM_AVG) result = nearest_quotient(result, n);
+    size_t bytes = gm_dtype_bytes(dtype);
+    return bytes == 8 ? (uint64_t)result : (uint64_t)result & ((UINT64_C(1) << 8 * bytes) - 1);
+}
+
+uint64_t oracle_reduce(const uint64_t *values, int n, gm_dtype dtype, gm_redop redop)
+{
+    return oracle_is_float(dtype) ? reduce_floats(values, n, dtype, redop) : reduce_integers(values, n, dtype, redop);
+}

@@ -1,0 +1,28 @@
+/* oracle.h - what reductions must give, element by element, in plain C that shares nothing with the library. */
+#ifndef ORACLE_H
+#define ORACLE_H
+
+#include <stdbool.h>
+
+#include "gradmesh.h"
+
+/* Elements are their bits, in the lowest bytes of a number. */
+
+/* The result of n values, combined in the order given; f16 and bf16 in double, rounded once. */
+uint64_t oracle_reduce(const uint64_t *values, int n, gm_dtype dtype, gm_redop redop);
+
+bool oracle_is_float(gm_dtype dtype);
+
+/* Is the combination one that the header's table has? */
+bool oracle_is_offered(gm_dtype dtype, gm_redop redop);
+/* Does the header promise one rounding, so that the order does not matter? */
+bool oracle_is_rounded_once(gm_dtype dtype, gm_redop redop);
+
+/* The number that bits of a float stand for, and the bits nearest to a number, ties to even; NaN is canonical. */
+double   oracle_number(uint64_t bits, gm_dtype dtype);
+uint64_t oracle_bits(double number, gm_dtype dtype);
+
+uint64_t oracle_load(const void *elem, gm_dtype dtype);
+void     oracle_store(void *elem, gm_dtype dtype, uint64_t bits);
+
+#endif
