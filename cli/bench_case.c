@@ -39,6 +39,31 @@ static gm_status barrier(gm_comm *comm, const struct cli_bench_case *c)
     (void)c;
     return gm_barrier(comm);
 }
+static gm_status reduce(gm_comm *comm, const struct cli_bench_case *c)
+{
+    return gm_reduce(comm, c->send, c->recv, c->count_elems, c->dtype, c->redop, c->root);
+}
+
+/* In place only the root's chunk is found in its place by the collective; the others say where. */
+static uint8_t *chunk_for_call(const struct cli_bench_case *c, uint8_t *buffer)
+{
+    size_t first, n;
+    gm_chunk(c->count_elems, c->n_ranks, c->rank, &first, &n);
+    bool is_apart = !cli_bench_is_in_place(c) || c->rank == c->root;
+    return is_apart ? buffer : buffer + first * gm_dtype_bytes(c->dtype);
+}
+static gm_status gather(gm_comm *comm, const struct cli_bench_case *c)
+{
+    return gm_gather(comm, chunk_for_call(c, c->send), c->recv, c->count_elems, c->dtype, c->root);
+}
+static gm_status scatter(gm_comm *comm, const struct cli_bench_case *c)
+{
+    return gm_scatter(comm, c->send, chunk_for_call(c, c->recv), c->count_elems, c->dtype, c->root);
+}
+static gm_status all_to_all(gm_comm *comm, const struct cli_bench_case *c)
+{
+    return gm_all_to_all(comm, c->send, c->recv, c->count_elems / (size_t)c->n_ranks, c->dtype);
+}
 
 static const struct cli_bench_collective rows[] = {
     { .which = GM_ALL_REDUCE, .is_reduction = true, .has_ways = true, .gives = CLI_BENCH_WHOLE,
@@ -47,11 +72,19 @@ static const struct cli_bench_collective rows[] = {
       .gets = CLI_BENCH_CHUNK, .bus_factor = all_but_own, .call = reduce_scatter },
     { .which = GM_ALL_GATHER, .has_ways = true, .gives = CLI_BENCH_CHUNK, .gets = CLI_BENCH_WHOLE,
       .bus_factor = all_but_own, .call = all_gather },
-    { .which = GM_BROADCAST, .has_root = true, .gives = CLI_BENCH_WHOLE, .gets = CLI_BENCH_WHOLE,
+    { .which = GM_BROADCAST, .has_root = true, .only_root_gives = true, .gives = CLI_BENCH_WHOLE, .gets = CLI_BENCH_WHOLE,
       .bus_factor = once, .call = broadcast },
     { .which = GM_BARRIER, .gives = CLI_BENCH_NOTHING, .gets = CLI_BENCH_NOTHING,
       .bus_factor = nothing,
       .call = barrier },
+    { .which = GM_REDUCE, .is_reduction = true, .has_root = true, .has_ways = true, .only_root_gets = true,
+      .gives = CLI_BENCH_WHOLE, .gets = CLI_BENCH_WHOLE, .bus_factor = once, .call = reduce },
+    { .which = GM_GATHER, .has_root = true, .has_ways = true, .only_root_gets = true, .gives = CLI_BENCH_CHUNK,
+      .gets = CLI_BENCH_WHOLE, .bus_factor = all_but_own, .call = gather },
+    { .which = GM_SCATTER, .has_root = true, .has_ways = true, .only_root_gives = true, .gives = CLI_BENCH_WHOLE,
+      .gets = CLI_BENCH_CHUNK, .bus_factor = all_but_own, .call = scatter },
+    { .which = GM_ALL_TO_ALL, .has_ways = true, .is_in_blocks = true, .gives = CLI_BENCH_WHOLE,
+      .gets = CLI_BENCH_WHOLE, .bus_factor = all_but_own, .call = all_to_all },
 };
 
 const struct cli_bench_collective *cli_bench_row(size_t index)
@@ -251,12 +284,14 @@ static struct run part_of(const struct cli_bench_case *c, enum cli_bench_part pa
     return run;
 }
 
+static bool gives(const struct cli_bench_case *c) { return !c->collective->only_root_gives || c->rank == c->root; }
+static bool gets(const struct cli_bench_case *c) { return !c->collective->only_root_gets || c->rank == c->root; }
+
 void cli_bench_fill(const struct cli_bench_case *c)
 {
     size_t bytes = c->count_elems * gm_dtype_bytes(c->dtype);
     memset(c->recv, 0xa5, bytes);
-    bool gives = !c->collective->has_root || c->rank == c->root;
-    if (!gives) return;
+    if (!gives(c)) return;
     struct run given = part_of(c, c->collective->gives, c->send);
     put_run(&given, c->dtype);
 }
@@ -273,6 +308,20 @@ static int64_t count_wrong_chunks(const struct cli_bench_case *c, const struct r
     return n_wrong;
 }
 
+/* Block k is the block of our number that rank k has given. */
+static int64_t count_wrong_blocks(const struct cli_bench_case *c, const struct run *got)
+{
+    int64_t n_wrong = 0;
+    size_t  block_elems = c->count_elems / (size_t)c->n_ranks;
+    for (int r = 0; r < c->n_ranks; r++) {
+        struct run block = { .formula = formula_of_rank(c, r), .n_elems = block_elems };
+        block.first_elem = (size_t)c->rank * block_elems;
+        block.values = got->values + (size_t)r * block_elems * gm_dtype_bytes(c->dtype);
+        n_wrong += count_wrong(&block, c->dtype);
+    }
+    return n_wrong;
+}
+
 int64_t cli_bench_count_wrong(const struct cli_bench_case *c)
 {
     const struct cli_bench_collective *row = c->collective;
@@ -280,9 +329,11 @@ int64_t cli_bench_count_wrong(const struct cli_bench_case *c)
     int64_t    n_wrong = 0;
     if (row->is_reduction) got.formula = formula_of_reduction(c);
     else if (row->has_root) got.formula = formula_of_rank(c, c->root);
-    if (row->gives == CLI_BENCH_CHUNK) n_wrong += count_wrong_chunks(c, &got);
+    if (!gets(c)) n_wrong = 0;
+    else if (row->is_in_blocks) n_wrong += count_wrong_blocks(c, &got);
+    else if (row->gives == CLI_BENCH_CHUNK) n_wrong += count_wrong_chunks(c, &got);
     else n_wrong += count_wrong(&got, c->dtype);
-    if (cli_bench_is_in_place(c)) return n_wrong;
+    if (cli_bench_is_in_place(c) || !gives(c)) return n_wrong;
     struct run given = part_of(c, row->gives, c->send);
     return n_wrong + count_wrong(&given, c->dtype);
 }

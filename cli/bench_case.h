@@ -27,6 +27,8 @@ struct cli_bench_case;
 struct cli_bench_collective {
     gm_collective       which;
     bool                is_reduction, has_root;
+    bool                only_root_gives, only_root_gets;
+    bool                is_in_blocks; /* block k of the whole goes to rank k, and block k comes from it */
     bool                has_ways; /* offered both in place and out of place */
     enum cli_bench_part gives, gets;
     /* Bytes of the size that must pass each rank's link at least, as nccl-tests counts them: the

@@ -55,6 +55,7 @@ static void world_fill(struct world *w, const struct cli_bench_case *like, bool 
         c->send = w->memory[r][!is_in_place].bytes;
         cli_bench_fill(c);
         size_t first = 0, n = c->count_elems;
+        if (c->collective->only_root_gives && r != c->root) continue;
         if (c->collective->gives == CLI_BENCH_CHUNK)
             gm_chunk(c->count_elems, c->n_ranks, r, &first, &n);
         for (size_t i = 0; i < n; i++)
@@ -70,11 +71,15 @@ static uint64_t combined(const struct world *w, size_t i)
     return oracle_reduce(values, c->n_ranks, c->dtype, c->redop);
 }
 
-static uint64_t result_at(const struct world *w, size_t i)
+/* What rank `rank` has at index i afterwards. */
+static uint64_t result_at(const struct world *w, int rank, size_t i)
 {
     const struct cli_bench_case *c = &w->cases[0];
+    size_t block = c->count_elems / (size_t)c->n_ranks;
     if (c->collective->is_reduction) return combined(w, i);
-    if (c->collective->has_root) return bits_of(c, w->inputs[c->root][i]);
+    if (c->collective->is_in_blocks)
+        return bits_of(c, w->inputs[i / block][(size_t)rank * block + i % block]);
+    if (c->collective->only_root_gives) return bits_of(c, w->inputs[c->root][i]);
     for (int r = 0;; r++) {
         size_t first, n;
         gm_chunk(c->count_elems, c->n_ranks, r, &first, &n);
@@ -88,10 +93,11 @@ static void world_run(struct world *w)
     for (int r = 0; r < w->cases[0].n_ranks; r++) {
         const struct cli_bench_case *c = &w->cases[r];
         size_t first = 0, n = c->collective->gets == CLI_BENCH_NOTHING ? 0 : c->count_elems;
+        if (c->collective->only_root_gets && r != c->root) continue;
         if (c->collective->gets == CLI_BENCH_CHUNK)
             gm_chunk(c->count_elems, c->n_ranks, r, &first, &n);
         for (size_t i = 0; i < n; i++)
-            put(c, c->recv, (cli_bench_is_in_place(c) ? first : 0) + i, result_at(w, first + i));
+            put(c, c->recv, (cli_bench_is_in_place(c) ? first : 0) + i, result_at(w, r, first + i));
     }
 }
 
@@ -125,6 +131,8 @@ static void right_results_have_no_wrong_elements(void **state)
                         like.redop = (gm_redop)redop;
                         like.root = like.n_ranks - 1;
                         like.count_elems = counts[k];
+                        if (like.collective->is_in_blocks) like.count_elems *= (size_t)like.n_ranks;
+                        if (like.count_elems > MAX_COUNT) continue;
                         expect_no_wrong(&w, &like, true);
                         if (like.collective->has_ways) expect_no_wrong(&w, &like, false);
                     }
@@ -141,6 +149,7 @@ static void a_call_that_does_nothing_is_seen(void **state)
     struct cli_bench_case like = all_reduce_of_three;
     for (size_t row = 0; (like.collective = cli_bench_row(row)) != NULL; row++) {
         if (like.collective->gets == CLI_BENCH_NOTHING) continue;
+        like.root = like.collective->only_root_gets ? 1 : 0;
         world_fill(&w, &like, true);
         assert_true(cli_bench_count_wrong(&w.cases[1]) > 0);
         if (!like.collective->has_ways) continue;
@@ -156,11 +165,13 @@ static void values_in_wrong_places_are_seen(void **state)
     struct cli_bench_case like = all_reduce_of_three;
     for (size_t row = 0; (like.collective = cli_bench_row(row)) != NULL; row++) {
         if (like.collective->gets != CLI_BENCH_WHOLE) continue;
+        like.root = like.collective->only_root_gets ? 1 : 0;
+        like.count_elems = like.collective->is_in_blocks ? MAX_COUNT - MAX_COUNT % 3 : MAX_COUNT;
         world_fill(&w, &like, true);
         world_run(&w);
         float *values = (float *)(void *)w.cases[1].recv, first = values[0];
-        memmove(values, values + 1, (MAX_COUNT - 1) * sizeof *values);
-        values[MAX_COUNT - 1] = first;
+        memmove(values, values + 1, (like.count_elems - 1) * sizeof *values);
+        values[like.count_elems - 1] = first;
         assert_true(cli_bench_count_wrong(&w.cases[1]) > MAX_COUNT / 2);
     }
 }

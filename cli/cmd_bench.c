@@ -179,6 +179,7 @@ static gm_status measure_row(struct bench *bench, size_t size_bytes)
     const struct cli_bench_collective *collective = bench->args->collective;
     struct cli_bench_row              *row = &bench->rows[bench->n_rows];
     row->count_elems = size_bytes / gm_dtype_bytes((gm_dtype)bench->args->dtype);
+    if (collective->is_in_blocks) row->count_elems -= row->count_elems % (size_t)bench->n_ranks;
     bool wants_in_place = collective->gets != CLI_BENCH_NOTHING;
     bool wants_out_of_place =
         !wants_in_place || (collective->has_ways && !bench->args->in_place_only);

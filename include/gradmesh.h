@@ -155,6 +155,10 @@ typedef enum gm_collective {
     GM_ALL_GATHER,
     GM_BROADCAST,
     GM_BARRIER,
+    GM_REDUCE,
+    GM_GATHER,
+    GM_SCATTER,
+    GM_ALL_TO_ALL,
     GM_COLLECTIVE_END
 } gm_collective;
 
@@ -195,9 +199,9 @@ typedef struct gm_comm_options {
     const char *interface_names;
 
     const char *transport;     /* "auto" or "tcp". NULL: "auto" */
-    /* "auto" (by size), or to force one where it exists: "ring", "direct", "doubling", "exchange", "tree",
-     * "dissemination", "naive". A collective for which it does not exist takes what "auto" would. So does a
-     * reduction that is rounded once (SUM, PROD and AVG of f16 and bf16, AVG of integers) when the algorithm
+    /* "auto" (by size), or to force one where it exists: "ring", "direct", "doubling", "halving", "exchange", "tree",
+     * "dissemination", "pairwise", "bruck", "naive". A collective for which it does not exist takes what "auto" would.
+     * So does a reduction that is rounded once (SUM, PROD and AVG of f16 and bf16, AVG of integers) when the algorithm
      * passes partial sums on: those run with "direct", "exchange" or "naive" only, and the caller's own
      * reductions not with "doubling". NULL: "auto" */
     const char *algorithm;
@@ -297,8 +301,14 @@ GM_API gm_status gm_redop_destroy(gm_comm *comm, gm_redop redop);
  * unspecified. A buffer may be NULL when its count is 0. Any count works, also 0, fewer elements than
  * ranks, and more than 2^31 bytes.
  *
- * Success says that this rank has its result; it says nothing about the others, except that all have
- * entered this call (gm_broadcast: this rank and those before it).
+ * A buffer for all ranks is made of chunks, one for each rank, in rank order. They are as equal as they can be
+ * (gm_chunk), or of the sizes in `counts`, which has one count for each rank, any, also 0; all ranks hand in the same
+ * counts. Of a collective with a root, `recv` of the other ranks is ignored where only the root receives, `send` where
+ * only the root sends; in place then matters on the root only.
+ *
+ * Success says that this rank has its result. It says nothing about the others, except that all have
+ * entered this call; with a root only the root of gm_reduce and gm_gather knows that of all, others of the
+ * rank before them.
  *
  * Status, of all: GM_OK; GM_ERR_ARG; GM_ERR_STATE (another thread is inside); GM_ERR_UNSUPPORTED (for
  * example GM_BXOR of floats); GM_ERR_MISMATCH; GM_ERR_PEER_LOST; GM_ERR_TIMEOUT; GM_ERR_ABORTED;
@@ -318,6 +328,10 @@ GM_API void gm_chunk(size_t count, int world_size, int rank, size_t *first_elem,
 GM_API GM_MUST_USE gm_status gm_all_reduce(gm_comm *comm, const void *send, void *recv,
                                            size_t count, gm_dtype dtype, gm_redop redop);
 
+/* The same on the root only. `send`: count elements. `recv`: count elements on the root. */
+GM_API GM_MUST_USE gm_status gm_reduce(gm_comm *comm, const void *send, void *recv, size_t count,
+                                       gm_dtype dtype, gm_redop redop, int root);
+
 /* Combines `count` elements of all ranks and leaves rank r with chunk r of the result.
  * `send`: count elements. `recv`: this rank's chunk only (see gm_chunk). In place (send == recv) the
  * buffer holds count elements, and afterwards chunk r stands in its place in it; the rest of it is
@@ -325,11 +339,44 @@ GM_API GM_MUST_USE gm_status gm_all_reduce(gm_comm *comm, const void *send, void
 GM_API GM_MUST_USE gm_status gm_reduce_scatter(gm_comm *comm, const void *send, void *recv,
                                                size_t count, gm_dtype dtype, gm_redop redop);
 
+/* The same with chunks of counts[0], counts[1], ... elements. */
+GM_API GM_MUST_USE gm_status gm_reduce_scatterv(gm_comm *comm, const void *send, void *recv,
+                                                const size_t *counts, gm_dtype dtype, gm_redop redop);
+
 /* Collects the chunks: recv = chunk 0, chunk 1, ... of `count` elements in all, on every rank.
  * `send`: this rank's chunk (see gm_chunk). `recv`: count elements. In place (send == recv) this
  * rank's chunk already stands in its place in recv. */
 GM_API GM_MUST_USE gm_status gm_all_gather(gm_comm *comm, const void *send, void *recv,
                                            size_t count, gm_dtype dtype);
+
+/* The same with chunks of counts[0], counts[1], ... elements. */
+GM_API GM_MUST_USE gm_status gm_all_gatherv(gm_comm *comm, const void *send, void *recv,
+                                            const size_t *counts, gm_dtype dtype);
+
+/* Collects the chunks on the root. `send`: this rank's chunk. `recv`: count elements on the root. In place
+ * (send == recv on the root) the root's chunk already stands in its place. */
+GM_API GM_MUST_USE gm_status gm_gather(gm_comm *comm, const void *send, void *recv, size_t count,
+                                       gm_dtype dtype, int root);
+GM_API GM_MUST_USE gm_status gm_gatherv(gm_comm *comm, const void *send, void *recv,
+                                        const size_t *counts, gm_dtype dtype, int root);
+
+/* Hands the chunks out. `send`: count elements on the root. `recv`: this rank's chunk. In place (send == recv on
+ * the root) the root's chunk stays where it is. */
+GM_API GM_MUST_USE gm_status gm_scatter(gm_comm *comm, const void *send, void *recv, size_t count,
+                                        gm_dtype dtype, int root);
+GM_API GM_MUST_USE gm_status gm_scatterv(gm_comm *comm, const void *send, void *recv,
+                                         const size_t *counts, gm_dtype dtype, int root);
+
+/* Every rank has something for every rank: block k of `send` goes to rank k, and block k of `recv` comes from it.
+ * Each block has `count` elements, so both buffers have world_size times as many. */
+GM_API GM_MUST_USE gm_status gm_all_to_all(gm_comm *comm, const void *send, void *recv, size_t count,
+                                           gm_dtype dtype);
+
+/* The same with send_counts[k] elements for rank k and recv_counts[k] from it, which must be what rank k hands in as
+ * its send_counts for this rank. In place the buffer holds the blocks for others first and those from others
+ * afterwards, packed either way. */
+GM_API GM_MUST_USE gm_status gm_all_to_allv(gm_comm *comm, const void *send, const size_t *send_counts,
+                                            void *recv, const size_t *recv_counts, gm_dtype dtype);
 
 /* Gives everybody root's `count` elements in `buffer`. */
 GM_API GM_MUST_USE gm_status gm_broadcast(gm_comm *comm, void *buffer, size_t count,
@@ -342,8 +389,8 @@ GM_API GM_MUST_USE gm_status gm_barrier(gm_comm *comm);
  *
  * The same collectives, started now and finished later: the service thread moves them while the caller
  * computes. Up to 128 may be in flight; they run one after another in the order in which they were started, which
- * must be the same on all ranks, blocking calls included. Buffers belong to the work until it is done: neither
- * may be written, and `recv` not be read, before gm_work_test or gm_work_wait says so.
+ * must be the same on all ranks, blocking calls included. Buffers and counts belong to the work until it is done: they
+ * may not be written, and `recv` not be read, before gm_work_test or gm_work_wait says so.
  *
  *     gm_work *work;
  *     if (gm_all_reduce_start(comm, grad, grad, count, GM_F32, GM_SUM, &work) != GM_OK) ...
@@ -358,14 +405,40 @@ GM_API GM_MUST_USE gm_status gm_barrier(gm_comm *comm);
 
 typedef struct gm_work gm_work;
 
-GM_API GM_MUST_USE gm_status gm_all_reduce_start(gm_comm *comm, const void *send, void *recv, size_t count,
-                                                 gm_dtype dtype, gm_redop redop, gm_work **work);
-GM_API GM_MUST_USE gm_status gm_reduce_scatter_start(gm_comm *comm, const void *send, void *recv, size_t count,
-                                                     gm_dtype dtype, gm_redop redop, gm_work **work);
-GM_API GM_MUST_USE gm_status gm_all_gather_start(gm_comm *comm, const void *send, void *recv, size_t count,
-                                                 gm_dtype dtype, gm_work **work);
-GM_API GM_MUST_USE gm_status gm_broadcast_start(gm_comm *comm, void *buffer, size_t count, gm_dtype dtype,
-                                                int root, gm_work **work);
+GM_API GM_MUST_USE gm_status gm_all_reduce_start(gm_comm *comm, const void *send, void *recv,
+                                                 size_t count, gm_dtype dtype, gm_redop redop,
+                                                 gm_work **work);
+GM_API GM_MUST_USE gm_status gm_reduce_start(gm_comm *comm, const void *send, void *recv,
+                                             size_t count, gm_dtype dtype, gm_redop redop, int root,
+                                             gm_work **work);
+GM_API GM_MUST_USE gm_status gm_reduce_scatter_start(gm_comm *comm, const void *send, void *recv,
+                                                    size_t count, gm_dtype dtype, gm_redop redop,
+                                                    gm_work **work);
+GM_API GM_MUST_USE gm_status gm_reduce_scatterv_start(gm_comm *comm, const void *send, void *recv,
+                                                    const size_t *counts, gm_dtype dtype,
+                                                    gm_redop redop, gm_work **work);
+GM_API GM_MUST_USE gm_status gm_all_gather_start(gm_comm *comm, const void *send, void *recv,
+                                                 size_t count, gm_dtype dtype, gm_work **work);
+GM_API GM_MUST_USE gm_status gm_all_gatherv_start(gm_comm *comm, const void *send, void *recv,
+                                                  const size_t *counts, gm_dtype dtype, gm_work **work);
+GM_API GM_MUST_USE gm_status gm_broadcast_start(gm_comm *comm, void *buffer, size_t count,
+                                                gm_dtype dtype, int root, gm_work **work);
+GM_API GM_MUST_USE gm_status gm_gather_start(gm_comm *comm, const void *send, void *recv,
+                                             size_t count, gm_dtype dtype, int root, gm_work **work);
+GM_API GM_MUST_USE gm_status gm_gatherv_start(gm_comm *comm, const void *send, void *recv,
+                                              const size_t *counts, gm_dtype dtype, int root,
+                                              gm_work **work);
+GM_API GM_MUST_USE gm_status gm_scatter_start(gm_comm *comm, const void *send, void *recv,
+                                              size_t count, gm_dtype dtype, int root, gm_work **work);
+GM_API GM_MUST_USE gm_status gm_scatterv_start(gm_comm *comm, const void *send, void *recv,
+                                               const size_t *counts, gm_dtype dtype, int root,
+                                               gm_work **work);
+GM_API GM_MUST_USE gm_status gm_all_to_all_start(gm_comm *comm, const void *send, void *recv,
+                                                 size_t count, gm_dtype dtype, gm_work **work);
+GM_API GM_MUST_USE gm_status gm_all_to_allv_start(gm_comm *comm, const void *send,
+                                                  const size_t *send_counts, void *recv,
+                                                  const size_t *recv_counts, gm_dtype dtype,
+                                                  gm_work **work);
 GM_API GM_MUST_USE gm_status gm_barrier_start(gm_comm *comm, gm_work **work);
 
 /* GM_AGAIN: not done yet. GM_OK: done, the result is there. Else how it failed. Never blocks; any thread. */
@@ -408,10 +481,15 @@ GM_API GM_MUST_USE gm_status gm_comm_kernel_traffic(const gm_comm *comm, uint64_
                                                     uint64_t *recv_bytes);
 
 /* The payload that this rank will send in one such call, by the formula of the algorithm that would
- * be chosen: for the ring all-reduce, 2 D less two chunks. `root` matters for GM_BROADCAST only.
- * A reduction is taken to be GM_SUM. Does not block. GM_OK, GM_ERR_ARG, GM_ERR_UNSUPPORTED. */
+ * be chosen: for the ring all-reduce, 2 D less two chunks. `root` matters where there is
+ * one; of GM_ALL_TO_ALL `count` is that of a block. A reduction is taken to be GM_SUM.
+ * Does not block. GM_OK, GM_ERR_ARG, GM_ERR_UNSUPPORTED. */
 GM_API gm_status gm_comm_payload_formula(const gm_comm *comm, gm_collective which, size_t count,
                                          gm_dtype dtype, int root, uint64_t *sent_bytes);
+
+/* The same for chunks of counts[0], counts[1], ... elements (GM_ALL_TO_ALL: this rank's send_counts). */
+GM_API gm_status gm_comm_payload_formula_v(const gm_comm *comm, gm_collective which, const size_t *counts,
+                                           gm_dtype dtype, int root, uint64_t *sent_bytes);
 
 /* The version of the library that is running, "0.1.0"; compare with GM_VERSION_STRING. Static. */
 GM_API const char *gm_version(void);

@@ -11,9 +11,10 @@
 
 /* One public call, before it becomes an op. */
 struct call {
-    gm_comm        *comm;
+    gm_comm           *comm;
     struct gmi_request asked;
-    size_t          send_elems, recv_elems; /* that the caller's buffers hold */
+    bool               has_counts; /* the caller gives the sizes of chunks */
+    size_t             send_elems, recv_elems; /* that the caller's buffers hold, by measure() */
 };
 
 /* ---- mistakes of the caller: nothing is started, the communicator stays as it is ----------------- */
@@ -72,21 +73,78 @@ static gm_status choose_codec(struct call *c)
     return GM_OK;
 }
 
+/* ---- how much the buffers hold ------------------------------------------------------------------- */
+
+static gm_status too_many(const struct call *c) { return mistake(c, GM_ERR_ARG, "the counts add up to more than fits into memory"); }
+
+static gm_status add_counts(const struct call *c, const char *name, const size_t *counts, size_t *sum)
+{
+    *sum = 0;
+    if (counts == NULL) return mistake(c, GM_ERR_ARG, "`%s` is NULL; it must hold a count for each rank", name);
+    for (int k = 0; k < c->comm->n_ranks; k++) {
+        if (!gmi_add_sizes(*sum, counts[k], sum)) return too_many(c);
+    }
+    return GM_OK;
+}
+
+/* An all-to-all: a count for each pair of ranks, or one for all. */
+static gm_status measure_all_to_all(struct call *c)
+{
+    struct gmi_request *asked = &c->asked;
+    int                 rank = c->comm->rank;
+    if (!c->has_counts) {
+        if (!gmi_mul_sizes(asked->count_elems, (size_t)c->comm->n_ranks, &asked->count_elems)) return too_many(c);
+        c->send_elems = c->recv_elems = asked->count_elems;
+        return GM_OK;
+    }
+    gm_status status = add_counts(c, "send_counts", asked->counts, &c->send_elems);
+    if (status == GM_OK) status = add_counts(c, "recv_counts", asked->recv_counts, &c->recv_elems);
+    if (status != GM_OK) return status;
+    asked->count_elems = c->send_elems;
+    if (asked->counts[rank] == asked->recv_counts[rank]) return GM_OK;
+    return mistake(c, GM_ERR_ARG, "this rank sends %zu elements to itself and wants %zu", asked->counts[rank],
+                   asked->recv_counts[rank]);
+}
+
+/* Fills in what follows from the kind of call: the count of the whole buffer and what either buffer holds. What a
+ * rank that is not the root has no use for becomes NULL. */
+static gm_status measure(struct call *c)
+{
+    struct gmi_request *asked = &c->asked;
+    if (asked->which == GM_ALL_TO_ALL) return measure_all_to_all(c);
+    gm_status status = c->has_counts ? add_counts(c, "counts", asked->counts, &asked->count_elems) : GM_OK;
+    if (status != GM_OK) return status;
+    bool   is_root = c->comm->rank == asked->root;
+    size_t all = asked->count_elems, own = gmi_chunk_elems_of(asked->counts, all, c->comm->n_ranks, c->comm->rank);
+    bool   is_gather = asked->which == GM_GATHER || asked->which == GM_ALL_GATHER;
+    bool   is_scatter = asked->which == GM_SCATTER || asked->which == GM_REDUCE_SCATTER;
+    if (!is_root && (asked->which == GM_REDUCE || asked->which == GM_GATHER)) asked->recv = NULL;
+    if (!is_root && asked->which == GM_SCATTER) asked->send = NULL;
+    bool is_in_place = gmi_request_is_in_place(asked);
+    c->send_elems = is_gather && !is_in_place ? own : all;
+    c->recv_elems = is_scatter && !is_in_place ? own : all;
+    if (!is_root && (asked->which == GM_REDUCE || asked->which == GM_GATHER)) c->recv_elems = 0;
+    if (!is_root && asked->which == GM_SCATTER) c->send_elems = 0;
+    return GM_OK;
+}
+
 static gm_status check(struct call *c)
 {
     const struct gmi_request *asked = &c->asked;
-    bool                   is_broadcast = asked->which == GM_BROADCAST;
-    gm_status              status = choose_codec(c);
-    if (status == GM_OK) status = check_buffer(c, is_broadcast ? "buffer" : "send", asked->send, c->send_elems);
-    if (status == GM_OK) status = check_buffer(c, "recv", asked->recv, c->recv_elems);
+    gm_status                 status = choose_codec(c);
     if (status != GM_OK) return status;
-    if (!gmi_request_is_in_place(asked) && overlap(c)) {
-        return mistake(c, GM_ERR_ARG, "`send` and `recv` overlap; they may be the same, or apart");
-    }
-    if (is_broadcast && (asked->root < 0 || asked->root >= c->comm->n_ranks)) {
+    if (gmi_has_root(asked->which) && (asked->root < 0 || asked->root >= c->comm->n_ranks)) {
         return mistake(c, GM_ERR_ARG, "there is no root %d in a world of %d", asked->root, c->comm->n_ranks);
     }
-    return GM_OK;
+    status = measure(c);
+    if (status == GM_OK) {
+        status = check_buffer(c, asked->which == GM_BROADCAST ? "buffer" : "send", asked->send, c->send_elems);
+    }
+    if (status == GM_OK) status = check_buffer(c, "recv", asked->recv, c->recv_elems);
+    if (status == GM_OK && !gmi_request_is_in_place(asked) && overlap(c)) {
+        return mistake(c, GM_ERR_ARG, "`send` and `recv` overlap; they may be the same, or apart");
+    }
+    return status;
 }
 
 /* ---- running ------------------------------------------------------------------------------------ */
@@ -122,36 +180,91 @@ void gm_chunk(size_t count, int world_size, int rank, size_t *first_elem, size_t
     *n_elems = gmi_chunk_elems(count, world_size, rank);
 }
 
-static struct call all_reduce(gm_comm *comm, const void *send, void *recv, size_t count, gm_dtype dtype, gm_redop redop)
+static struct call all_reduce(gm_comm *comm, const void *send, void *recv, size_t count, gm_dtype dtype,
+                              gm_redop redop)
 {
     struct gmi_request asked = { GM_ALL_REDUCE, send, recv, count, dtype, .redop = (int)redop, .root = -1 };
-    return (struct call){ .comm = comm, .asked = asked, .send_elems = count, .recv_elems = count };
+    return (struct call){ .comm = comm, .asked = asked };
 }
 
-static size_t own_elems(const gm_comm *comm, size_t count)
+static struct call reduce(gm_comm *comm, const void *send, void *recv, size_t count, gm_dtype dtype,
+                          gm_redop redop, int root)
 {
-    return comm == NULL ? 0 : gmi_chunk_elems(count, comm->n_ranks, comm->rank);
+    struct gmi_request asked = { GM_REDUCE, send, recv, count, dtype, .redop = (int)redop, .root = root };
+    return (struct call){ .comm = comm, .asked = asked };
 }
 
 static struct call reduce_scatter(gm_comm *comm, const void *send, void *recv, size_t count, gm_dtype dtype,
                                   gm_redop redop)
 {
     struct gmi_request asked = { GM_REDUCE_SCATTER, send, recv, count, dtype, .redop = (int)redop, .root = -1 };
-    size_t             recv_elems = send == recv ? count : own_elems(comm, count);
-    return (struct call){ .comm = comm, .asked = asked, .send_elems = count, .recv_elems = recv_elems };
+    return (struct call){ .comm = comm, .asked = asked };
+}
+
+static struct call reduce_scatterv(gm_comm *comm, const void *send, void *recv, const size_t *counts,
+                                   gm_dtype dtype, gm_redop redop)
+{
+    struct gmi_request asked = { GM_REDUCE_SCATTER, send, recv, 0, dtype, .redop = (int)redop, .root = -1, .counts = counts };
+    return (struct call){ .comm = comm, .asked = asked, .has_counts = true };
 }
 
 static struct call all_gather(gm_comm *comm, const void *send, void *recv, size_t count, gm_dtype dtype)
 {
     struct gmi_request asked = { GM_ALL_GATHER, send, recv, count, dtype, .redop = -1, .root = -1 };
-    size_t             send_elems = send == recv ? count : own_elems(comm, count);
-    return (struct call){ .comm = comm, .asked = asked, .send_elems = send_elems, .recv_elems = count };
+    return (struct call){ .comm = comm, .asked = asked };
+}
+
+static struct call all_gatherv(gm_comm *comm, const void *send, void *recv, const size_t *counts,
+                               gm_dtype dtype)
+{
+    struct gmi_request asked = { GM_ALL_GATHER, send, recv, 0, dtype, .redop = -1, .root = -1, .counts = counts };
+    return (struct call){ .comm = comm, .asked = asked, .has_counts = true };
 }
 
 static struct call broadcast(gm_comm *comm, void *buffer, size_t count, gm_dtype dtype, int root)
 {
     struct gmi_request asked = { GM_BROADCAST, buffer, buffer, count, dtype, .redop = -1, .root = root };
-    return (struct call){ .comm = comm, .asked = asked, .send_elems = count, .recv_elems = count };
+    return (struct call){ .comm = comm, .asked = asked };
+}
+
+static struct call gather(gm_comm *comm, const void *send, void *recv, size_t count, gm_dtype dtype, int root)
+{
+    struct gmi_request asked = { GM_GATHER, send, recv, count, dtype, .redop = -1, .root = root };
+    return (struct call){ .comm = comm, .asked = asked };
+}
+
+static struct call gatherv(gm_comm *comm, const void *send, void *recv, const size_t *counts, gm_dtype dtype,
+                           int root)
+{
+    struct gmi_request asked = { GM_GATHER, send, recv, 0, dtype, .redop = -1, .root = root, .counts = counts };
+    return (struct call){ .comm = comm, .asked = asked, .has_counts = true };
+}
+
+static struct call scatter(gm_comm *comm, const void *send, void *recv, size_t count, gm_dtype dtype, int root)
+{
+    struct gmi_request asked = { GM_SCATTER, send, recv, count, dtype, .redop = -1, .root = root };
+    return (struct call){ .comm = comm, .asked = asked };
+}
+
+static struct call scatterv(gm_comm *comm, const void *send, void *recv, const size_t *counts,
+                            gm_dtype dtype, int root)
+{
+    struct gmi_request asked = { GM_SCATTER, send, recv, 0, dtype, .redop = -1, .root = root, .counts = counts };
+    return (struct call){ .comm = comm, .asked = asked, .has_counts = true };
+}
+
+static struct call all_to_all(gm_comm *comm, const void *send, void *recv, size_t count, gm_dtype dtype)
+{
+    struct gmi_request asked = { GM_ALL_TO_ALL, send, recv, count, dtype, .redop = -1, .root = -1 };
+    return (struct call){ .comm = comm, .asked = asked };
+}
+
+static struct call all_to_allv(gm_comm *comm, const void *send, const size_t *send_counts, void *recv,
+                               const size_t *recv_counts, gm_dtype dtype)
+{
+    struct gmi_request asked = { GM_ALL_TO_ALL, send, recv, 0, dtype, .redop = -1, .root = -1, .counts = send_counts,
+                                 .recv_counts = recv_counts };
+    return (struct call){ .comm = comm, .asked = asked, .has_counts = true };
 }
 
 static struct call barrier(gm_comm *comm)
@@ -159,45 +272,141 @@ static struct call barrier(gm_comm *comm)
     return (struct call){ .comm = comm, .asked = { GM_BARRIER, .redop = -1, .root = -1 } };
 }
 
-gm_status gm_all_reduce(gm_comm *comm, const void *send, void *recv, size_t count, gm_dtype dtype, gm_redop redop)
+gm_status gm_all_reduce(gm_comm *comm, const void *send, void *recv, size_t count, gm_dtype dtype,
+                        gm_redop redop)
 {
     return run(all_reduce(comm, send, recv, count, dtype, redop));
 }
-gm_status gm_reduce_scatter(gm_comm *comm, const void *send, void *recv, size_t count, gm_dtype dtype, gm_redop redop)
+gm_status gm_reduce(gm_comm *comm, const void *send, void *recv, size_t count, gm_dtype dtype,
+                    gm_redop redop, int root)
+{
+    return run(reduce(comm, send, recv, count, dtype, redop, root));
+}
+gm_status gm_reduce_scatter(gm_comm *comm, const void *send, void *recv, size_t count, gm_dtype dtype,
+                            gm_redop redop)
 {
     return run(reduce_scatter(comm, send, recv, count, dtype, redop));
+}
+gm_status gm_reduce_scatterv(gm_comm *comm, const void *send, void *recv, const size_t *counts,
+                             gm_dtype dtype, gm_redop redop)
+{
+    return run(reduce_scatterv(comm, send, recv, counts, dtype, redop));
 }
 gm_status gm_all_gather(gm_comm *comm, const void *send, void *recv, size_t count, gm_dtype dtype)
 {
     return run(all_gather(comm, send, recv, count, dtype));
 }
+gm_status gm_all_gatherv(gm_comm *comm, const void *send, void *recv, const size_t *counts, gm_dtype dtype)
+{
+    return run(all_gatherv(comm, send, recv, counts, dtype));
+}
 gm_status gm_broadcast(gm_comm *comm, void *buffer, size_t count, gm_dtype dtype, int root)
 {
     return run(broadcast(comm, buffer, count, dtype, root));
 }
-gm_status gm_barrier(gm_comm *comm) { return run(barrier(comm)); }
+gm_status gm_gather(gm_comm *comm, const void *send, void *recv, size_t count, gm_dtype dtype, int root)
+{
+    return run(gather(comm, send, recv, count, dtype, root));
+}
+gm_status gm_gatherv(gm_comm *comm, const void *send, void *recv, const size_t *counts, gm_dtype dtype,
+                     int root)
+{
+    return run(gatherv(comm, send, recv, counts, dtype, root));
+}
+gm_status gm_scatter(gm_comm *comm, const void *send, void *recv, size_t count, gm_dtype dtype, int root)
+{
+    return run(scatter(comm, send, recv, count, dtype, root));
+}
+gm_status gm_scatterv(gm_comm *comm, const void *send, void *recv, const size_t *counts, gm_dtype dtype,
+                      int root)
+{
+    return run(scatterv(comm, send, recv, counts, dtype, root));
+}
+gm_status gm_all_to_all(gm_comm *comm, const void *send, void *recv, size_t count, gm_dtype dtype)
+{
+    return run(all_to_all(comm, send, recv, count, dtype));
+}
+gm_status gm_all_to_allv(gm_comm *comm, const void *send, const size_t *send_counts, void *recv,
+                         const size_t *recv_counts, gm_dtype dtype)
+{
+    return run(all_to_allv(comm, send, send_counts, recv, recv_counts, dtype));
+}
+gm_status gm_barrier(gm_comm *comm)
+{
+    return run(barrier(comm));
+}
 
 /* ---- asynchronous work --------------------------------------------------------------------------- */
 
-gm_status gm_all_reduce_start(gm_comm *comm, const void *send, void *recv, size_t count, gm_dtype dtype, gm_redop redop,
-                              gm_work **work)
+gm_status gm_all_reduce_start(gm_comm *comm, const void *send, void *recv, size_t count, gm_dtype dtype,
+                              gm_redop redop, gm_work **work)
 {
     return start(all_reduce(comm, send, recv, count, dtype, redop), work);
+}
+gm_status gm_reduce_start(gm_comm *comm, const void *send, void *recv, size_t count, gm_dtype dtype,
+                          gm_redop redop, int root, gm_work **work)
+{
+    return start(reduce(comm, send, recv, count, dtype, redop, root), work);
 }
 gm_status gm_reduce_scatter_start(gm_comm *comm, const void *send, void *recv, size_t count, gm_dtype dtype,
                                   gm_redop redop, gm_work **work)
 {
     return start(reduce_scatter(comm, send, recv, count, dtype, redop), work);
 }
-gm_status gm_all_gather_start(gm_comm *comm, const void *send, void *recv, size_t count, gm_dtype dtype, gm_work **work)
+gm_status gm_reduce_scatterv_start(gm_comm *comm, const void *send, void *recv, const size_t *counts,
+                                   gm_dtype dtype, gm_redop redop, gm_work **work)
+{
+    return start(reduce_scatterv(comm, send, recv, counts, dtype, redop), work);
+}
+gm_status gm_all_gather_start(gm_comm *comm, const void *send, void *recv, size_t count, gm_dtype dtype,
+                              gm_work **work)
 {
     return start(all_gather(comm, send, recv, count, dtype), work);
 }
-gm_status gm_broadcast_start(gm_comm *comm, void *buffer, size_t count, gm_dtype dtype, int root, gm_work **work)
+gm_status gm_all_gatherv_start(gm_comm *comm, const void *send, void *recv, const size_t *counts,
+                               gm_dtype dtype, gm_work **work)
+{
+    return start(all_gatherv(comm, send, recv, counts, dtype), work);
+}
+gm_status gm_broadcast_start(gm_comm *comm, void *buffer, size_t count, gm_dtype dtype, int root,
+                             gm_work **work)
 {
     return start(broadcast(comm, buffer, count, dtype, root), work);
 }
-gm_status gm_barrier_start(gm_comm *comm, gm_work **work) { return start(barrier(comm), work); }
+gm_status gm_gather_start(gm_comm *comm, const void *send, void *recv, size_t count, gm_dtype dtype,
+                          int root, gm_work **work)
+{
+    return start(gather(comm, send, recv, count, dtype, root), work);
+}
+gm_status gm_gatherv_start(gm_comm *comm, const void *send, void *recv, const size_t *counts, gm_dtype dtype,
+                           int root, gm_work **work)
+{
+    return start(gatherv(comm, send, recv, counts, dtype, root), work);
+}
+gm_status gm_scatter_start(gm_comm *comm, const void *send, void *recv, size_t count, gm_dtype dtype,
+                           int root, gm_work **work)
+{
+    return start(scatter(comm, send, recv, count, dtype, root), work);
+}
+gm_status gm_scatterv_start(gm_comm *comm, const void *send, void *recv, const size_t *counts,
+                            gm_dtype dtype, int root, gm_work **work)
+{
+    return start(scatterv(comm, send, recv, counts, dtype, root), work);
+}
+gm_status gm_all_to_all_start(gm_comm *comm, const void *send, void *recv, size_t count, gm_dtype dtype,
+                              gm_work **work)
+{
+    return start(all_to_all(comm, send, recv, count, dtype), work);
+}
+gm_status gm_all_to_allv_start(gm_comm *comm, const void *send, const size_t *send_counts, void *recv,
+                               const size_t *recv_counts, gm_dtype dtype, gm_work **work)
+{
+    return start(all_to_allv(comm, send, send_counts, recv, recv_counts, dtype), work);
+}
+gm_status gm_barrier_start(gm_comm *comm, gm_work **work)
+{
+    return start(barrier(comm), work);
+}
 
 gm_status gm_work_test(const gm_work *work)
 {

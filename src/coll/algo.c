@@ -3,21 +3,32 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "coll/bruck.h"
 #include "coll/chain.h"
+#include "coll/chain_reduce.h"
 #include "coll/direct.h"
 #include "coll/dissemination.h"
 #include "coll/doubling.h"
 #include "coll/exchange.h"
+#include "coll/halving.h"
 #include "coll/naive.h"
+#include "coll/pairwise.h"
 #include "coll/ring.h"
+#include "coll/star.h"
 #include "coll/tree.h"
+#include "coll/tree_gather.h"
+#include "coll/tree_reduce.h"
 
-/* Within a collective the first row that fits is what "auto" takes for large buffers. */
+/* Within a collective the first row that may run it is what "auto" takes for large buffers. */
 static const struct gmi_algo *const rows[] = {
-    &gmi_ring_all_reduce,       &gmi_ring_reduce_scatter, &gmi_ring_all_gather, &gmi_chain_broadcast,
-    &gmi_ring_barrier,          &gmi_doubling_all_reduce, &gmi_exchange_all_reduce, &gmi_direct_all_reduce,
-    &gmi_direct_reduce_scatter, &gmi_direct_all_gather,   &gmi_tree_broadcast,  &gmi_dissemination_barrier,
-    &gmi_naive_all_reduce,
+    &gmi_ring_all_reduce,       &gmi_direct_all_reduce,     &gmi_halving_all_reduce,
+    &gmi_doubling_all_reduce,   &gmi_exchange_all_reduce,   &gmi_naive_all_reduce,
+    &gmi_ring_reduce_scatter,   &gmi_direct_reduce_scatter, &gmi_ring_all_gather,
+    &gmi_direct_all_gather,     &gmi_bruck_all_gather,      &gmi_chain_broadcast,
+    &gmi_tree_broadcast,        &gmi_chain_reduce,          &gmi_direct_reduce,
+    &gmi_tree_reduce,           &gmi_star_gather,           &gmi_tree_gather,
+    &gmi_star_scatter,          &gmi_tree_scatter,          &gmi_pairwise_all_to_all,
+    &gmi_direct_all_to_all,     &gmi_dissemination_barrier, &gmi_ring_barrier,
 };
 
 const struct gmi_algo *gmi_algo_row(size_t index)
@@ -25,18 +36,19 @@ const struct gmi_algo *gmi_algo_row(size_t index)
     return index < sizeof rows / sizeof rows[0] ? rows[index] : NULL;
 }
 
+/* `name` NULL: any. */
 static const struct gmi_algo *find(const char *name, gm_collective which, int n_ranks, enum gmi_view needs)
 {
     const struct gmi_algo *row;
     for (size_t i = 0; (row = gmi_algo_row(i)) != NULL; i++) {
-        if (row->collective != which || strcmp(row->name, name) != 0) continue;
+        if (row->collective != which || (name != NULL && strcmp(row->name, name) != 0)) continue;
         if ((row->max_ranks == 0 || n_ranks <= row->max_ranks) && gmi_algo_serves(row, needs)) return row;
     }
     return NULL;
 }
 
 /* What "auto" means: up to so many bytes of the whole buffer, this algorithm; the rows of a collective in
- * order of size. Behind the last one, the ring, and for what the ring may not run, direct. */
+ * order of size. Behind the last one, the collective's first row that may run the reduction. */
 static const struct {
     gm_collective which;
     const char   *name;
@@ -46,7 +58,6 @@ static const struct {
     { GM_ALL_REDUCE, "exchange", 3, 8 * 1024 },
     { GM_ALL_REDUCE, "doubling", 1 << 20, 8 * 1024 },
     { GM_ALL_REDUCE, "direct", 16, 8 * 1024 },
-    { GM_BARRIER, "dissemination", 1 << 20, SIZE_MAX },
     { GM_BROADCAST, "tree", 1 << 20, 8 * 1024 },
 };
 
@@ -60,8 +71,7 @@ const struct gmi_algo *gmi_algo_choose(const char *name, gm_collective which, in
         row = find(choices[i].name, which, n_ranks, needs);
         if (row != NULL) return row;
     }
-    row = find("ring", which, n_ranks, needs);
-    return row != NULL ? row : find("direct", which, n_ranks, needs);
+    return find(NULL, which, n_ranks, needs);
 }
 
 void gmi_all_peers(int n_ranks, int rank, int root, gmi_need_fn need, void *user)
@@ -70,6 +80,13 @@ void gmi_all_peers(int n_ranks, int rank, int root, gmi_need_fn need, void *user
     for (int peer = 0; peer < n_ranks; peer++) {
         if (peer != rank) need(user, peer);
     }
+}
+
+void gmi_ring_peers(int n_ranks, int rank, int root, gmi_need_fn need, void *user)
+{
+    (void)root;
+    need(user, (rank + 1) % n_ranks);
+    need(user, (rank + n_ranks - 1) % n_ranks);
 }
 
 bool gmi_algo_is_name(const char *name)

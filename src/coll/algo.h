@@ -13,6 +13,9 @@ enum {
     GMI_ALGO_DIRECT = 5,
     GMI_ALGO_TREE = 6,
     GMI_ALGO_DISSEMINATION = 7,
+    GMI_ALGO_HALVING = 8,
+    GMI_ALGO_PAIRWISE = 9,
+    GMI_ALGO_BRUCK = 10,
 };
 
 typedef void (*gmi_need_fn)(void *user, int peer);
@@ -38,11 +41,11 @@ struct gmi_algo {
     /* Calls need() for each peer that it must have a link to. NULL: the neighbours in the ring. */
     void (*peers)(int n_ranks, int rank, int root, gmi_need_fn need, void *user);
 
-    /* Exactly how many payload bytes `rank` sends. */
-    uint64_t (*payload_sent_bytes)(int n_ranks, int rank, size_t count_elems, size_t elem_bytes, int root);
+    /* Exactly how many payload bytes the rank of the shape sends. */
+    uint64_t (*payload_sent_bytes)(const struct gmi_shape *shape);
 
-    /* Memory that it needs besides scratch. NULL: none. `is_in_place`: input == output. */
-    size_t (*work_bytes)(int n_ranks, size_t count_elems, size_t elem_bytes, bool is_in_place);
+    /* Memory that it needs besides scratch. NULL: none. */
+    size_t (*work_bytes)(const struct gmi_shape *shape);
 };
 
 /* May it run what needs that view? */
@@ -57,8 +60,9 @@ const struct gmi_algo *gmi_algo_choose(const char *name, gm_collective which, in
 /* All rows, for tests: index from 0; NULL behind the last. */
 const struct gmi_algo *gmi_algo_row(size_t index);
 
-/* For rows: all other ranks. */
+/* For rows: all other ranks; the neighbours in the ring. */
 void gmi_all_peers(int n_ranks, int rank, int root, gmi_need_fn need, void *user);
+void gmi_ring_peers(int n_ranks, int rank, int root, gmi_need_fn need, void *user);
 
 bool        gmi_algo_is_name(const char *name); /* "auto" included */
 const char *gmi_algo_name(uint8_t id);          /* "?" for a number that is none */

@@ -99,10 +99,10 @@ static void interest(struct gmi_op *op, struct gmi_poller *poller)
     if (wants_to_recv(c)) gmi_port_watch(c->left, poller, GMI_READABLE);
 }
 
-static uint64_t payload_sent_bytes(int n_ranks, int rank, size_t count_elems, size_t elem_bytes, int root)
+static uint64_t payload_sent_bytes(const struct gmi_shape *s)
 {
-    bool is_last = distance_from_root(n_ranks, rank, root) == n_ranks - 1;
-    return is_last ? 0 : (uint64_t)count_elems * elem_bytes;
+    bool is_last = distance_from_root(s->n_ranks, s->rank, s->root) == s->n_ranks - 1;
+    return is_last ? 0 : gmi_shape_bytes(s);
 }
 
 const struct gmi_algo gmi_chain_broadcast = {

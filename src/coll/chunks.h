@@ -19,4 +19,18 @@ static inline size_t gmi_chunk_first(size_t count_elems, int n_ranks, int chunk)
     return k * (count_elems / n) + (k < longer ? k : longer);
 }
 
+/* The same for chunks of given sizes; counts NULL: as above. */
+static inline size_t gmi_chunk_elems_of(const size_t *counts, size_t count_elems, int n_ranks, int chunk)
+{
+    return counts != NULL ? counts[chunk] : gmi_chunk_elems(count_elems, n_ranks, chunk);
+}
+
+static inline size_t gmi_chunk_first_of(const size_t *counts, size_t count_elems, int n_ranks, int chunk)
+{
+    if (counts == NULL) return gmi_chunk_first(count_elems, n_ranks, chunk);
+    size_t first = 0;
+    for (int k = 0; k < chunk; k++) first += counts[k];
+    return first;
+}
+
 #endif

@@ -33,6 +33,7 @@ void gmi_descriptor_encode(const struct gmi_descriptor *d, uint8_t w[GMI_DESCRIP
     gmi_put_u64(w + 40, (uint64_t)d->arrival_ns);
     gmi_put_u32(w + 48, (uint32_t)d->rank);
     gmi_put_u32(w + 52, d->piece_bytes);
+    gmi_put_u32(w + 56, d->counts_hash);
     gmi_put_u32(w + 60, sum_of(w, 60));
 }
 
@@ -53,6 +54,7 @@ bool gmi_descriptor_decode(struct gmi_descriptor *d, const uint8_t w[GMI_DESCRIP
         .arrival_ns = (int64_t)gmi_get_u64(w + 40),
         .rank = (int32_t)gmi_get_u32(w + 48),
         .piece_bytes = gmi_get_u32(w + 52),
+        .counts_hash = gmi_get_u32(w + 56),
     };
     return true;
 }
@@ -62,12 +64,12 @@ bool gmi_descriptor_same(const struct gmi_descriptor *a, const struct gmi_descri
     return a->collective == b->collective && a->algorithm == b->algorithm && a->dtype == b->dtype &&
            a->redop == b->redop && a->codec == b->codec && a->root == b->root && a->epoch == b->epoch &&
            a->group == b->group && a->seq == b->seq && a->count_elems == b->count_elems &&
-           a->piece_bytes == b->piece_bytes;
+           a->piece_bytes == b->piece_bytes && a->counts_hash == b->counts_hash;
 }
 
 const char *gmi_descriptor_format(const struct gmi_descriptor *d, char *text, size_t text_bytes)
 {
-    char redop[24] = "", root[24] = "", count[72] = "";
+    char redop[24] = "", root[24] = "", count[72] = "", counts[32] = "";
     if (d->redop != 0xff) snprintf(redop, sizeof redop, ", %s", gm_redop_name((gm_redop)d->redop));
     if (d->redop != 0xff && d->redop >= GM_REDOP_USER) snprintf(redop, sizeof redop, ", user %d", d->redop - GM_REDOP_USER);
     if (d->root >= 0) snprintf(root, sizeof root, ", root %d", (int)d->root);
@@ -75,7 +77,9 @@ const char *gmi_descriptor_format(const struct gmi_descriptor *d, char *text, si
         snprintf(count, sizeof count, ", %s%s, %llu elems", gm_dtype_name((gm_dtype)d->dtype), redop,
                  (unsigned long long)d->count_elems);
     }
-    snprintf(text, text_bytes, "%s #%llu (%s%s%s)", gm_collective_name((gm_collective)d->collective),
-             (unsigned long long)d->seq, gmi_algo_name(d->algorithm), count, root);
+    /* Their sum may be the same; the number shows at least that they are not. */
+    if (d->counts_hash > GMI_COUNTS_BY_PAIR) snprintf(counts, sizeof counts, ", counts %08x", d->counts_hash);
+    snprintf(text, text_bytes, "%s #%llu (%s%s%s%s)", gm_collective_name((gm_collective)d->collective),
+             (unsigned long long)d->seq, gmi_algo_name(d->algorithm), count, counts, root);
     return text;
 }

@@ -12,6 +12,9 @@
 
 enum { GMI_DESCRIPTOR_BYTES = 64, GMI_PIECE_HEADER_BYTES = 8 };
 
+/* As counts_hash: each pair of ranks has a count of its own (all_to_allv), count_elems on the wire. */
+enum { GMI_COUNTS_BY_PAIR = 1 };
+
 struct gmi_descriptor {
     uint8_t  collective; /* gm_collective */
     uint8_t  algorithm;  /* gmi_algo.id */
@@ -24,6 +27,7 @@ struct gmi_descriptor {
     uint64_t seq;        /* counted from 1 per communicator */
     uint64_t count_elems;
     uint32_t piece_bytes;
+    uint32_t counts_hash; /* of chunk sizes that the caller gave; 0: none */
     int32_t  rank;       /* who sends it; not compared */
     int64_t  arrival_ns; /* when that rank entered the call, by its clock; not compared */
 };

@@ -1,18 +1,19 @@
-/* direct.c - reduce-scatter, all-gather and all-reduce without detours: every chunk straight to its owner.
+/* direct.c - reduce-scatter, all-gather, all-reduce and reduce without detours: every chunk straight to its owner.
  *
  *     reduce-scatter    rank r sends chunk j of its buffer to rank j, for all j, and combines the N
  *                       contributions to chunk r in the order of ranks 0, 1, ..., N-1
  *     all-gather        rank r sends the finished chunk r to all others
+ *     gather            rank r sends the finished chunk r to the root
  *
- * The same bytes as the ring in two latencies instead of 2(N-1), at the price of N-1 peers. The owner sees every
- * contribution, so the bits depend on values and N only, not on where chunks begin, and what must be rounded
- * once can be.
+ * All-reduce is the first and the second, reduce the first and the third. The same bytes as the ring in two latencies
+ * instead of 2(N-1), at the price of N-1 peers. The owner sees every contribution, so the bits depend on values and
+ * N only, not on where chunks begin, and what must be rounded once can be.
  *
  * Each phase is one round, or several in a large world: a batch of distances 1 .. 15, 16 .. 30 and so on, in which
  * rank r sends to r + distance and receives from r - distance. Ranks need not be in the same batch: one that is
  * behind waits only for others in its batch or behind it, so somebody can always go on.
  *
- * Cost: D - chunk(r), then (N-1) chunk(r), bytes sent by rank r; over all ranks 2 (N-1) D. Source: the naming
+ * Cost: D - chunk(r), then (N-1) chunk(r) or, to the root, chunk(r) bytes sent by rank r. Source: the naming
  * and the bounds are those of Thakur, Rabenseifner, Gropp (2005), section 4.4.
  */
 #include "coll/direct.h"
@@ -29,7 +30,7 @@ static uint8_t *own_output(const struct gmi_op *op)
 /* op->work: one slot for each rank's contribution to our chunk; the own slot stays unused. */
 static uint8_t *slot(const struct gmi_op *op, int rank) { return op->work + (size_t)rank * own_bytes(op); }
 
-static void settle(struct gmi_op *op)
+static void settle(struct gmi_op *op, uint8_t *to)
 {
     int rank = gmi_op_rank(op);
     struct gmi_contributions all = { .n = gmi_op_ranks(op),
@@ -37,42 +38,40 @@ static void settle(struct gmi_op *op)
                                      .stride_bytes = own_bytes(op),
                                      .own = rank,
                                      .own_at = op->input + gmi_op_chunk_at(op, rank) };
-    gmi_codec_settle(&op->codec, own_output(op), &all, own_bytes(op) / op->codec.elem_bytes);
+    gmi_codec_settle(&op->codec, to, &all, own_bytes(op) / op->codec.elem_bytes);
 }
 
-/* ---- batches ------------------------------------------------------------------------------------ */
+static int n_batches(const struct gmi_op *op) { return gmi_n_batches(gmi_op_ranks(op) - 1); }
 
-static int n_batches(const struct gmi_op *op)
-{
-    return (gmi_op_ranks(op) - 1 + GMI_MAX_TRANSFERS - 1) / GMI_MAX_TRANSFERS;
-}
-
-struct distances {
-    int first, end;
-};
-
-static struct distances batch(const struct gmi_op *op, int index)
-{
-    int first = 1 + index * GMI_MAX_TRANSFERS, end = first + GMI_MAX_TRANSFERS;
-    return (struct distances){ first, end < gmi_op_ranks(op) ? end : gmi_op_ranks(op) };
-}
-
-static void send_chunks_to_owners(struct gmi_op *op, struct gmi_rounds *r, struct distances d)
+static void send_chunks_to_owners(struct gmi_op *op, struct gmi_rounds *r, int batch)
 {
     int n = gmi_op_ranks(op), rank = gmi_op_rank(op);
-    for (int distance = d.first; distance < d.end; distance++) {
+    for (int distance = gmi_batch_first(batch); distance < gmi_batch_end(batch, n - 1); distance++) {
         int to = (rank + distance) % n, from = (rank - distance + n) % n;
         gmi_rounds_send(op, r, to, op->input + gmi_op_chunk_at(op, to), gmi_op_chunk_bytes(op, to));
         gmi_rounds_recv(op, r, from, slot(op, from), own_bytes(op));
     }
 }
 
-static void send_own_chunk_to_all(struct gmi_op *op, struct gmi_rounds *r, struct distances d)
+static void send_own_chunk_to_all(struct gmi_op *op, struct gmi_rounds *r, int batch)
 {
     int n = gmi_op_ranks(op), rank = gmi_op_rank(op);
-    for (int distance = d.first; distance < d.end; distance++) {
+    for (int distance = gmi_batch_first(batch); distance < gmi_batch_end(batch, n - 1); distance++) {
         int to = (rank + distance) % n, from = (rank - distance + n) % n;
         gmi_rounds_send(op, r, to, own_output(op), own_bytes(op));
+        gmi_rounds_recv(op, r, from, op->output + gmi_op_chunk_at(op, from), gmi_op_chunk_bytes(op, from));
+    }
+}
+
+static void send_own_chunk_to_root(struct gmi_op *op, struct gmi_rounds *r, int batch)
+{
+    int n = gmi_op_ranks(op), rank = gmi_op_rank(op), root = op->call.root;
+    if (rank != root) {
+        if (batch == 0) gmi_rounds_send(op, r, root, slot(op, rank), own_bytes(op));
+        return;
+    }
+    for (int distance = gmi_batch_first(batch); distance < gmi_batch_end(batch, n - 1); distance++) {
+        int from = (rank - distance + n) % n;
         gmi_rounds_recv(op, r, from, op->output + gmi_op_chunk_at(op, from), gmi_op_chunk_bytes(op, from));
     }
 }
@@ -82,16 +81,16 @@ static void send_own_chunk_to_all(struct gmi_op *op, struct gmi_rounds *r, struc
 static bool prepare_reduce_scatter(struct gmi_op *op, struct gmi_rounds *r, int index)
 {
     if (index < n_batches(op)) {
-        send_chunks_to_owners(op, r, batch(op, index));
+        send_chunks_to_owners(op, r, index);
         return true;
     }
-    settle(op);
+    settle(op, own_output(op));
     return false;
 }
 
 static bool prepare_all_gather(struct gmi_op *op, struct gmi_rounds *r, int index)
 {
-    if (index < n_batches(op)) send_own_chunk_to_all(op, r, batch(op, index));
+    if (index < n_batches(op)) send_own_chunk_to_all(op, r, index);
     return index < n_batches(op);
 }
 
@@ -102,34 +101,36 @@ static bool prepare_all_reduce(struct gmi_op *op, struct gmi_rounds *r, int inde
     return prepare_all_gather(op, r, index - n);
 }
 
+static bool prepare_reduce(struct gmi_op *op, struct gmi_rounds *r, int index)
+{
+    int n = n_batches(op), rank = gmi_op_rank(op);
+    if (index < n) {
+        send_chunks_to_owners(op, r, index);
+        return true;
+    }
+    if (index == n) settle(op, rank == op->call.root ? own_output(op) : slot(op, rank));
+    if (index < 2 * n) send_own_chunk_to_root(op, r, index - n);
+    return index < 2 * n;
+}
+
 static void begin_all_reduce(struct gmi_op *op) { gmi_rounds_begin(op, 2 * n_batches(op), prepare_all_reduce); }
+static void begin_reduce(struct gmi_op *op) { gmi_rounds_begin(op, 2 * n_batches(op), prepare_reduce); }
 static void begin_reduce_scatter(struct gmi_op *op) { gmi_rounds_begin(op, n_batches(op), prepare_reduce_scatter); }
 static void begin_all_gather(struct gmi_op *op) { gmi_rounds_begin(op, n_batches(op), prepare_all_gather); }
 
-static uint64_t reduce_scatter_bytes(int n_ranks, int rank, size_t count_elems, size_t elem_bytes, int root)
+static uint64_t reduce_scatter_bytes(const struct gmi_shape *s) { return gmi_shape_bytes(s) - gmi_shape_own_bytes(s); }
+
+static uint64_t all_gather_bytes(const struct gmi_shape *s) { return gmi_shape_own_bytes(s) * (uint64_t)(s->n_ranks - 1); }
+
+static uint64_t all_reduce_bytes(const struct gmi_shape *s) { return reduce_scatter_bytes(s) + all_gather_bytes(s); }
+
+static uint64_t reduce_bytes(const struct gmi_shape *s)
 {
-    (void)root;
-    return (uint64_t)(count_elems - gmi_chunk_elems(count_elems, n_ranks, rank)) * elem_bytes;
+    return reduce_scatter_bytes(s) + (s->rank == s->root ? 0 : gmi_shape_own_bytes(s));
 }
 
-static uint64_t all_gather_bytes(int n_ranks, int rank, size_t count_elems, size_t elem_bytes, int root)
-{
-    (void)root;
-    return (uint64_t)gmi_chunk_elems(count_elems, n_ranks, rank) * elem_bytes * (uint64_t)(n_ranks - 1);
-}
-
-static uint64_t all_reduce_bytes(int n_ranks, int rank, size_t count_elems, size_t elem_bytes, int root)
-{
-    return reduce_scatter_bytes(n_ranks, rank, count_elems, elem_bytes, root) +
-           all_gather_bytes(n_ranks, rank, count_elems, elem_bytes, root);
-}
-
-/* N slots of the longest chunk. */
-static size_t work_bytes(int n_ranks, size_t count_elems, size_t elem_bytes, bool is_in_place)
-{
-    (void)is_in_place;
-    return (size_t)n_ranks * gmi_chunk_elems(count_elems, n_ranks, 0) * elem_bytes;
-}
+/* N slots of our own chunk. */
+static size_t work_bytes(const struct gmi_shape *s) { return (size_t)s->n_ranks * gmi_shape_own_bytes(s); }
 
 #define DIRECT_ROW                                                                                 \
     .id = GMI_ALGO_DIRECT, .name = "direct", .shows = GMI_VIEW_ALL,                                \
@@ -141,6 +142,14 @@ const struct gmi_algo gmi_direct_all_reduce = {
     .summary = "chunks straight to their owners, sums straight to all: 2 D (N-1)/N bytes, two rounds (more beyond 16 ranks)",
     .begin = begin_all_reduce,
     .payload_sent_bytes = all_reduce_bytes,
+    .work_bytes = work_bytes,
+};
+const struct gmi_algo gmi_direct_reduce = {
+    DIRECT_ROW,
+    .collective = GM_REDUCE,
+    .summary = "chunks straight to their owners, sums straight to the root: D bytes, two rounds (more beyond 16 ranks)",
+    .begin = begin_reduce,
+    .payload_sent_bytes = reduce_bytes,
     .work_bytes = work_bytes,
 };
 const struct gmi_algo gmi_direct_reduce_scatter = {

@@ -4,6 +4,6 @@
 
 #include "coll/algo.h"
 
-extern const struct gmi_algo gmi_direct_all_reduce, gmi_direct_reduce_scatter, gmi_direct_all_gather;
+extern const struct gmi_algo gmi_direct_all_reduce, gmi_direct_reduce, gmi_direct_reduce_scatter, gmi_direct_all_gather;
 
 #endif

@@ -40,16 +40,14 @@ static void peers(int n_ranks, int rank, int root, gmi_need_fn need, void *user)
     }
 }
 
-static uint64_t payload_sent_bytes(int n_ranks, int rank, size_t count_elems, size_t elem_bytes, int root)
+static uint64_t payload_sent_bytes(const struct gmi_shape *s)
 {
-    (void)rank, (void)count_elems, (void)elem_bytes, (void)root;
-    return (uint64_t)n_rounds(n_ranks);
+    return (uint64_t)n_rounds(s->n_ranks);
 }
 
-static size_t work_bytes(int n_ranks, size_t count_elems, size_t elem_bytes, bool is_in_place)
+static size_t work_bytes(const struct gmi_shape *s)
 {
-    (void)count_elems, (void)elem_bytes, (void)is_in_place;
-    return 1 + (size_t)n_rounds(n_ranks);
+    return 1 + (size_t)n_rounds(s->n_ranks);
 }
 
 const struct gmi_algo gmi_dissemination_barrier = {

@@ -8,9 +8,9 @@
  *       2       2+3            (0+1)+(2+3)
  *       3       2+3            (0+1)+(2+3)
  *
- * For other N, let P be the largest power of two below N and R = N - P. The first 2R ranks pair up, (0,1),
- * (2,3), ...: the even one gives its values to the odd one and rests; the odd ones and the others, P in all,
- * do the rounds above under new numbers; in the end each odd one hands the result to its even one.
+ * For other N ranks are folded onto a power of two, P (fold.h): of each pair the even rank gives its values to the
+ * odd one and rests, P ranks do the rounds above under new numbers, and in the end each odd one hands the result
+ * to its even one.
  *
  * All ranks get the same bits: both sides of an exchange combine the same two values, and every reduction
  * commutes bit for bit (reduce/kernels.h); one that does not is not given to this algorithm.
@@ -23,32 +23,8 @@
 
 #include <string.h>
 
+#include "coll/fold.h"
 #include "coll/rounds.h"
-
-/* What one rank does, from N and its number. */
-struct plan {
-    int  n_exchanges;   /* log2 P */
-    int  n_pairs;       /* R */
-    bool is_resting;    /* gives its values away and gets the result */
-    bool has_partner;   /* works for a resting rank, the one below it */
-    int  number;        /* among those that work */
-};
-
-static struct plan make_plan(int n_ranks, int rank)
-{
-    struct plan p = { 0 };
-    while (2 << p.n_exchanges <= n_ranks) p.n_exchanges++;
-    p.n_pairs = n_ranks - (1 << p.n_exchanges);
-    bool is_paired = rank < 2 * p.n_pairs;
-    p.is_resting = is_paired && rank % 2 == 0;
-    p.has_partner = is_paired && rank % 2 == 1;
-    p.number = is_paired ? rank / 2 : rank - p.n_pairs;
-    return p;
-}
-
-static int rank_of(const struct plan *p, int number) { return number < p->n_pairs ? 2 * number + 1 : number + p->n_pairs; }
-
-static int partner_in(const struct plan *p, int exchange) { return rank_of(p, p->number ^ (1 << exchange)); }
 
 /* op->work holds what a peer sent; op->output what we have. */
 static void combine(struct gmi_op *op)
@@ -65,7 +41,7 @@ static void finish(struct gmi_op *op)
  * has nothing to do are empty and pass at once. */
 static bool prepare(struct gmi_op *op, struct gmi_rounds *r, int index)
 {
-    struct plan p = make_plan(gmi_op_ranks(op), gmi_op_rank(op));
+    struct gmi_fold p = gmi_fold_of(gmi_op_ranks(op), gmi_op_rank(op));
     size_t      bytes = op->count_elems * op->codec.elem_bytes;
     int         rank = gmi_op_rank(op), last = p.n_exchanges + 1;
     if (index > last) return false;
@@ -84,7 +60,7 @@ static bool prepare(struct gmi_op *op, struct gmi_rounds *r, int index)
         if (p.has_partner) gmi_rounds_send(op, r, rank - 1, op->output, bytes);
         return true;
     }
-    int peer = partner_in(&p, index - 1);
+    int peer = gmi_fold_partner(&p, index - 1);
     gmi_rounds_send(op, r, peer, op->output, bytes);
     gmi_rounds_recv(op, r, peer, op->work, bytes);
     return true;
@@ -94,30 +70,23 @@ static void begin(struct gmi_op *op)
 {
     size_t bytes = op->count_elems * op->codec.elem_bytes;
     if (op->output != op->input && bytes > 0) memcpy(op->output, op->input, bytes);
-    gmi_rounds_begin(op, make_plan(gmi_op_ranks(op), 0).n_exchanges + 2, prepare);
+    gmi_rounds_begin(op, gmi_fold_of(gmi_op_ranks(op), 0).n_exchanges + 2, prepare);
 }
 
 static void peers(int n_ranks, int rank, int root, gmi_need_fn need, void *user)
 {
     (void)root;
-    struct plan p = make_plan(n_ranks, rank);
+    struct gmi_fold p = gmi_fold_of(n_ranks, rank);
     if (p.is_resting) need(user, rank + 1);
     if (p.has_partner) need(user, rank - 1);
-    for (int k = 0; !p.is_resting && k < p.n_exchanges; k++) need(user, partner_in(&p, k));
+    for (int k = 0; !p.is_resting && k < p.n_exchanges; k++) need(user, gmi_fold_partner(&p, k));
 }
 
-static uint64_t payload_sent_bytes(int n_ranks, int rank, size_t count_elems, size_t elem_bytes, int root)
+static uint64_t payload_sent_bytes(const struct gmi_shape *s)
 {
-    (void)root;
-    struct plan p = make_plan(n_ranks, rank);
+    struct gmi_fold p = gmi_fold_of(s->n_ranks, s->rank);
     int         times = p.is_resting ? 1 : p.n_exchanges + (p.has_partner ? 1 : 0);
-    return (uint64_t)count_elems * elem_bytes * (uint64_t)times;
-}
-
-static size_t work_bytes(int n_ranks, size_t count_elems, size_t elem_bytes, bool is_in_place)
-{
-    (void)n_ranks, (void)is_in_place;
-    return count_elems * elem_bytes;
+    return gmi_shape_bytes(s) * (uint64_t)times;
 }
 
 const struct gmi_algo gmi_doubling_all_reduce = {
@@ -131,5 +100,5 @@ const struct gmi_algo gmi_doubling_all_reduce = {
     .interest = gmi_rounds_interest,
     .peers = peers,
     .payload_sent_bytes = payload_sent_bytes,
-    .work_bytes = work_bytes,
+    .work_bytes = gmi_shape_bytes,
 };

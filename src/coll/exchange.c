@@ -43,16 +43,14 @@ static bool prepare(struct gmi_op *op, struct gmi_rounds *r, int index)
 
 static void begin(struct gmi_op *op) { gmi_rounds_begin(op, 1, prepare); }
 
-static uint64_t payload_sent_bytes(int n_ranks, int rank, size_t count_elems, size_t elem_bytes, int root)
+static uint64_t payload_sent_bytes(const struct gmi_shape *s)
 {
-    (void)rank, (void)root;
-    return (uint64_t)count_elems * elem_bytes * (uint64_t)(n_ranks - 1);
+    return gmi_shape_bytes(s) * (uint64_t)(s->n_ranks - 1);
 }
 
-static size_t work_bytes(int n_ranks, size_t count_elems, size_t elem_bytes, bool is_in_place)
+static size_t work_bytes(const struct gmi_shape *s)
 {
-    (void)is_in_place;
-    return (size_t)n_ranks * count_elems * elem_bytes;
+    return (size_t)s->n_ranks * gmi_shape_bytes(s);
 }
 
 const struct gmi_algo gmi_exchange_all_reduce = {

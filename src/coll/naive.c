@@ -196,16 +196,14 @@ static void interest(struct gmi_op *op, struct gmi_poller *poller)
     if (wants_to_recv(v)) gmi_port_watch(v->left, poller, GMI_READABLE);
 }
 
-static uint64_t payload_sent_bytes(int n_ranks, int rank, size_t count_elems, size_t elem_bytes, int root)
+static uint64_t payload_sent_bytes(const struct gmi_shape *s)
 {
-    (void)rank, (void)root;
-    return (uint64_t)count_elems * elem_bytes * (uint64_t)(n_ranks - 1);
+    return gmi_shape_bytes(s) * (uint64_t)(s->n_ranks - 1);
 }
 
-static size_t work_bytes(int n_ranks, size_t count_elems, size_t elem_bytes, bool is_in_place)
+static size_t work_bytes(const struct gmi_shape *s)
 {
-    (void)is_in_place;
-    return SETS * (size_t)n_ranks * gmi_min_size(BLOCK_BYTES, count_elems * elem_bytes);
+    return SETS * (size_t)s->n_ranks * gmi_min_size(BLOCK_BYTES, gmi_shape_bytes(s));
 }
 
 const struct gmi_algo gmi_naive_all_reduce = {

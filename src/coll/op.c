@@ -23,10 +23,49 @@ gm_status gmi_request_choose_codec(struct gmi_request *r)
     return GM_OK;
 }
 
-size_t gmi_op_work_bytes(const struct gmi_request *r, const struct gmi_algo *algo, int n_ranks)
+struct gmi_shape gmi_request_shape(const struct gmi_request *r, int rank, int n_ranks)
 {
-    if (algo->work_bytes == NULL) return 0;
-    return algo->work_bytes(n_ranks, r->count_elems, r->codec.elem_bytes, gmi_request_is_in_place(r));
+    return (struct gmi_shape){ .rank = rank, .n_ranks = n_ranks, .root = r->root, .count_elems = r->count_elems,
+                               .elem_bytes = r->codec.elem_bytes, .counts = r->counts,
+                               .is_in_place = gmi_request_is_in_place(r) };
+}
+
+size_t gmi_op_work_bytes(const struct gmi_request *r, const struct gmi_algo *algo, int rank, int n_ranks)
+{
+    struct gmi_shape shape = gmi_request_shape(r, rank, n_ranks);
+    return algo->work_bytes == NULL ? 0 : algo->work_bytes(&shape);
+}
+
+/* FNV-1a over the sizes; no number that means something else. */
+static uint32_t hash_counts(const size_t *counts, int n_ranks)
+{
+    uint32_t h = UINT32_C(2166136261);
+    for (int k = 0; k < n_ranks; k++) {
+        uint8_t bytes[8];
+        gmi_put_u64(bytes, counts[k]);
+        for (size_t i = 0; i < sizeof bytes; i++) h = (h ^ bytes[i]) * UINT32_C(16777619);
+    }
+    return h > GMI_COUNTS_BY_PAIR ? h : h + 2;
+}
+
+/* In an all-to-all each pair of ranks has a count of its own, or all have the same one. */
+static bool has_counts_by_pair(const struct gmi_request *r) { return r->which == GM_ALL_TO_ALL && r->counts != NULL; }
+
+size_t gmi_request_size_for_choice(const struct gmi_request *r)
+{
+    return has_counts_by_pair(r) ? SIZE_MAX : r->count_elems * r->codec.elem_bytes; /* others' counts are not known here */
+}
+
+static uint64_t count_for_all(const struct gmi_request *r, int n_ranks)
+{
+    if (has_counts_by_pair(r)) return 0;
+    return r->which == GM_ALL_TO_ALL ? r->count_elems / (size_t)n_ranks : r->count_elems;
+}
+
+static uint32_t counts_for_all(const struct gmi_request *r, int n_ranks)
+{
+    if (has_counts_by_pair(r)) return GMI_COUNTS_BY_PAIR;
+    return r->counts != NULL ? hash_counts(r->counts, n_ranks) : 0;
 }
 
 static void describe(struct gmi_op *op, const struct gmi_request *r, uint64_t seq)
@@ -41,27 +80,56 @@ static void describe(struct gmi_op *op, const struct gmi_request *r, uint64_t se
         .epoch = op->group->epoch,
         .group = op->group->id,
         .seq = seq,
-        .count_elems = r->count_elems,
+        .count_elems = count_for_all(r, gmi_op_ranks(op)),
+        .counts_hash = counts_for_all(r, gmi_op_ranks(op)),
         .piece_bytes = GMI_PIECE_BYTES,
         .rank = op->group->rank,
         .arrival_ns = op->begin_ns,
     };
 }
 
-/* The caller's buffers as the algorithms see them: all chunks in rank order. */
+static struct gmi_descriptor call_of_pair(const struct gmi_op *op, const size_t *counts, int peer)
+{
+    struct gmi_descriptor call = op->call;
+    if (call.counts_hash == GMI_COUNTS_BY_PAIR) call.count_elems = counts[peer];
+    return call;
+}
+
+struct gmi_descriptor gmi_op_call_to(const struct gmi_op *op, int peer) { return call_of_pair(op, op->counts, peer); }
+struct gmi_descriptor gmi_op_call_from(const struct gmi_op *op, int peer)
+{
+    return call_of_pair(op, op->recv_counts, peer);
+}
+
+static void copy(void *to, const void *from, size_t n_bytes)
+{
+    if (n_bytes > 0) memcpy(to, from, n_bytes);
+}
+
+/* The caller's buffers as the algorithms see them; op.h. What a rank gives to itself is copied here. */
 static void place_buffers(struct gmi_op *op, const struct gmi_request *r)
 {
+    int    rank = gmi_op_rank(op);
+    bool   is_root = rank == r->root, is_in_place = gmi_request_is_in_place(r);
+    size_t own_at = gmi_op_chunk_at(op, rank), own_bytes = gmi_op_chunk_bytes(op, rank);
     op->input = r->send;
     op->output = r->recv;
     op->own_output = NULL;
-    if (gmi_request_is_in_place(r)) return;
-    if (r->which == GM_REDUCE_SCATTER) {
+    if (r->which == GM_ALL_TO_ALL) {
+        if (is_in_place) { /* what arrives must not overwrite what has not left */
+            copy(op->work, r->send, gmi_op_bytes(op));
+            op->input = op->work;
+        }
+        copy(op->output + gmi_op_arrival_at(op, rank), op->input + own_at, own_bytes);
+    } else if (is_in_place) {
+        return;
+    } else if (r->which == GM_REDUCE_SCATTER) {
         op->output = op->work;
         op->own_output = r->recv;
-    }
-    if (r->which == GM_ALL_GATHER) {
-        size_t own_bytes = gmi_op_chunk_bytes(op, gmi_op_rank(op));
-        if (own_bytes > 0) memcpy(op->output + gmi_op_chunk_at(op, gmi_op_rank(op)), r->send, own_bytes);
+    } else if (r->which == GM_ALL_GATHER || (r->which == GM_GATHER && is_root)) {
+        copy(op->output + own_at, r->send, own_bytes);
+    } else if (r->which == GM_SCATTER && is_root) {
+        copy(r->recv, op->input + own_at, own_bytes);
     }
 }
 
@@ -79,6 +147,8 @@ void gmi_op_describe(struct gmi_op *op, const struct gmi_algo *algo, const struc
     op->traffic = (gm_traffic){ .calls = 1 };
     op->waits_for_recv = op->waits_for_send = -1;
     op->trouble = (struct gmi_trouble){ .status = GM_OK, .peer = -1 };
+    op->counts = request->counts;
+    op->recv_counts = request->recv_counts;
     describe(op, request, seq);
 }
 
@@ -141,5 +211,6 @@ gm_status gmi_op_mismatch(struct gmi_op *op, const struct gmi_port *port,
                                                 .peer = port->peer,
                                                 .has_theirs = true,
                                                 .theirs = *theirs,
+                                                .ours = gmi_op_call_from(op, port->peer),
                                                 .what = "calls something else" });
 }

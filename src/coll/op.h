@@ -6,8 +6,8 @@
 #define GMI_OP_H
 
 #include "base/bytes.h"
-#include "coll/chunks.h"
 #include "coll/port.h"
+#include "coll/shape.h"
 #include "reduce/codec.h"
 
 struct gmi_algo;
@@ -32,14 +32,20 @@ struct gmi_request {
     gm_dtype         dtype;
     int              redop; /* gm_redop */
     int              root;
-    struct gmi_user_op user_op; /* what `redop` is, if it is the caller's own */
+    const size_t    *counts;      /* by rank: the sizes of the chunks; NULL: equal ones. Stays the caller's, and ... */
+    const size_t    *recv_counts; /* of what comes in an all-to-all ... as it is until the op is over */
+    struct gmi_user_op user_op;   /* what `redop` is, if it is the caller's own */
     struct gmi_codec codec; /* by gmi_request_choose_codec */
 };
 
+static inline bool gmi_has_root(gm_collective which)
+{
+    return which == GM_BROADCAST || which == GM_REDUCE || which == GM_GATHER || which == GM_SCATTER;
+}
 static inline bool gmi_request_is_in_place(const struct gmi_request *r) { return r->send == r->recv; }
 static inline bool gmi_request_is_reduction(const struct gmi_request *r)
 {
-    return r->which == GM_ALL_REDUCE || r->which == GM_REDUCE_SCATTER;
+    return r->which == GM_ALL_REDUCE || r->which == GM_REDUCE_SCATTER || r->which == GM_REDUCE;
 }
 
 /* GM_OK; GM_ERR_ARG: no such dtype or reduction; GM_ERR_UNSUPPORTED: the two do not go together. */
@@ -51,7 +57,7 @@ struct gmi_trouble {
     int       peer;      /* whose link, or who differs */
     int       sys_errno; /* of a broken link; 0: closed */
     bool      has_theirs;
-    struct gmi_descriptor theirs; /* of a mismatch */
+    struct gmi_descriptor theirs, ours; /* of a mismatch */
     const char *what;    /* "closed the connection", ...; static */
 };
 
@@ -61,12 +67,15 @@ struct gmi_op {
     const struct gmi_group  *group;
     struct gmi_codec         codec;
 
-    /* Memory. `input` and `output` are laid out as all chunks in rank order unless the algorithm says
-     * otherwise; they may be the same. */
+    /* Memory. `input` and `output` are laid out as all chunks in rank order; they may be the same. But of ranks
+     * that are not the root, `output` is NULL in a reduce or gather, `input` is NULL in a scatter, and the other one
+     * holds the own chunk only in a gather or scatter. What is the root's own in those two, and a rank's own in
+     * an all-gather or all-to-all, is in its place before the algorithm begins. */
     const uint8_t *input;
     uint8_t       *output;
     uint8_t       *own_output; /* reduce-scatter out of place: where the own chunk goes; else NULL */
     size_t         count_elems;
+    const size_t  *counts, *recv_counts; /* as in the request */
     uint8_t       *scratch; /* GMI_SCRATCH_BYTES */
     uint8_t       *work;    /* algo->work_bytes */
 
@@ -90,15 +99,36 @@ struct gmi_port *gmi_op_neighbour(const struct gmi_op *op, int distance);
 /* Chunk k of the whole buffer, in bytes. */
 static inline size_t gmi_op_chunk_bytes(const struct gmi_op *op, int chunk)
 {
-    return gmi_chunk_elems(op->count_elems, op->group->n_ranks, chunk) * op->codec.elem_bytes;
+    return gmi_chunk_elems_of(op->counts, op->count_elems, op->group->n_ranks, chunk) * op->codec.elem_bytes;
 }
 static inline size_t gmi_op_chunk_at(const struct gmi_op *op, int chunk)
 {
-    return gmi_chunk_first(op->count_elems, op->group->n_ranks, chunk) * op->codec.elem_bytes;
+    return gmi_chunk_first_of(op->counts, op->count_elems, op->group->n_ranks, chunk) * op->codec.elem_bytes;
 }
+/* In an all-to-all: what comes from `peer`, in the output. */
+static inline size_t gmi_op_arrival_bytes(const struct gmi_op *op, int peer)
+{
+    return gmi_chunk_elems_of(op->recv_counts, op->count_elems, op->group->n_ranks, peer) * op->codec.elem_bytes;
+}
+static inline size_t gmi_op_arrival_at(const struct gmi_op *op, int peer)
+{
+    return gmi_chunk_first_of(op->recv_counts, op->count_elems, op->group->n_ranks, peer) * op->codec.elem_bytes;
+}
+static inline size_t gmi_op_bytes(const struct gmi_op *op) { return op->count_elems * op->codec.elem_bytes; }
 
-/* How much memory op->work must have for it with this algorithm. */
-size_t gmi_op_work_bytes(const struct gmi_request *request, const struct gmi_algo *algo, int n_ranks);
+/* The measures of the request for a rank. */
+struct gmi_shape gmi_request_shape(const struct gmi_request *request, int rank, int n_ranks);
+
+/* By which an algorithm is chosen: the bytes of the whole buffer, or what else all ranks know alike. */
+size_t gmi_request_size_for_choice(const struct gmi_request *request);
+
+/* How much memory op->work must have for it with this algorithm, on this rank. */
+size_t gmi_op_work_bytes(const struct gmi_request *request, const struct gmi_algo *algo, int rank, int n_ranks);
+
+/* The descriptor that goes to a peer, and the one that must come from it. They differ only in an all-to-all, where
+ * the count is that of the pair. */
+struct gmi_descriptor gmi_op_call_to(const struct gmi_op *op, int peer);
+struct gmi_descriptor gmi_op_call_from(const struct gmi_op *op, int peer);
 
 /* Makes it call number `seq` of op->group (which must be set), with nothing done yet. */
 void gmi_op_describe(struct gmi_op *op, const struct gmi_algo *algo, const struct gmi_request *request,

@@ -12,7 +12,8 @@ void gmi_port_begin(struct gmi_port *port, struct gmi_op *op)
     port->op = op;
     port->seq = op->call.seq;
     port->out = (struct gmi_port_header){ .total_bytes = GMI_DESCRIPTOR_BYTES };
-    gmi_descriptor_encode(&op->call, port->out.bytes);
+    struct gmi_descriptor call = gmi_op_call_to(op, port->peer);
+    gmi_descriptor_encode(&call, port->out.bytes);
     port->in = (struct gmi_port_header){ .total_bytes = GMI_DESCRIPTOR_BYTES };
     port->out_piece_left_bytes = port->in_piece_left_bytes = 0;
     port->is_descriptor_sent = port->is_descriptor_matched = false;
@@ -98,7 +99,8 @@ static gm_status compare_descriptor(struct gmi_port *port)
     if (!gmi_descriptor_decode(&theirs, port->in.bytes)) {
         return gmi_op_bad_bytes(port->op, port, "sent bytes that are no descriptor of a collective");
     }
-    if (!gmi_descriptor_same(&theirs, &port->op->call)) return gmi_op_mismatch(port->op, port, &theirs);
+    struct gmi_descriptor expected = gmi_op_call_from(port->op, port->peer);
+    if (!gmi_descriptor_same(&theirs, &expected)) return gmi_op_mismatch(port->op, port, &theirs);
     port->peer_arrival_ns = theirs.arrival_ns;
     port->is_descriptor_matched = true;
     return GM_OK;

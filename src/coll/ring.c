@@ -258,48 +258,27 @@ static void begin_barrier(struct gmi_op *op)
     begin_all_gather(op);
 }
 
-static size_t barrier_work_bytes(int n_ranks, size_t count_elems, size_t elem_bytes, bool is_in_place)
-{
-    (void)count_elems, (void)elem_bytes, (void)is_in_place;
-    return (size_t)n_ranks;
-}
+static size_t barrier_work_bytes(const struct gmi_shape *s) { return (size_t)s->n_ranks; }
 
 /* Out of place, the partial sums on their way need a place that is not the caller's. */
-static size_t reduce_scatter_work_bytes(int n_ranks, size_t count_elems, size_t elem_bytes, bool is_in_place)
+static size_t reduce_scatter_work_bytes(const struct gmi_shape *s)
 {
-    (void)n_ranks;
-    return is_in_place ? 0 : count_elems * elem_bytes;
+    return s->is_in_place ? 0 : gmi_shape_bytes(s);
 }
 
 /* All chunks but the one of rank `spared`. */
-static uint64_t all_but(int n_ranks, size_t count_elems, size_t elem_bytes, int spared)
+static uint64_t all_but(const struct gmi_shape *s, int spared)
 {
-    return (uint64_t)(count_elems - gmi_chunk_elems(count_elems, n_ranks, spared)) * elem_bytes;
+    return gmi_shape_bytes(s) - gmi_shape_chunk_bytes(s, spared % s->n_ranks);
 }
 
-static uint64_t reduce_scatter_bytes(int n_ranks, int rank, size_t count_elems, size_t elem_bytes, int root)
-{
-    (void)root;
-    return all_but(n_ranks, count_elems, elem_bytes, rank);
-}
+static uint64_t reduce_scatter_bytes(const struct gmi_shape *s) { return all_but(s, s->rank); }
 
-static uint64_t all_gather_bytes(int n_ranks, int rank, size_t count_elems, size_t elem_bytes, int root)
-{
-    (void)root;
-    return all_but(n_ranks, count_elems, elem_bytes, (rank + 1) % n_ranks);
-}
+static uint64_t all_gather_bytes(const struct gmi_shape *s) { return all_but(s, s->rank + 1); }
 
-static uint64_t all_reduce_bytes(int n_ranks, int rank, size_t count_elems, size_t elem_bytes, int root)
-{
-    return reduce_scatter_bytes(n_ranks, rank, count_elems, elem_bytes, root) +
-           all_gather_bytes(n_ranks, rank, count_elems, elem_bytes, root);
-}
+static uint64_t all_reduce_bytes(const struct gmi_shape *s) { return all_but(s, s->rank) + all_but(s, s->rank + 1); }
 
-static uint64_t barrier_bytes(int n_ranks, int rank, size_t count_elems, size_t elem_bytes, int root)
-{
-    (void)rank, (void)count_elems, (void)elem_bytes, (void)root;
-    return (uint64_t)n_ranks - 1;
-}
+static uint64_t barrier_bytes(const struct gmi_shape *s) { return (uint64_t)s->n_ranks - 1; }
 
 /* Partial sums travel, and a chunk is summed along one way only. */
 #define RING_ROW                                                                                   \

@@ -70,7 +70,8 @@ static void all_ranks_together_send_2_n_minus_1_times_the_data(void **state)
                 size_t first, own, next;
                 gm_chunk(counts[i], n, rank, &first, &own);
                 gm_chunk(counts[i], n, (rank + 1) % n, &first, &next);
-                uint64_t bytes = gmi_ring_all_reduce.payload_sent_bytes(n, rank, counts[i], 4, -1);
+                struct gmi_shape shape = { .rank = rank, .n_ranks = n, .root = -1, .count_elems = counts[i], .elem_bytes = 4 };
+                uint64_t bytes = gmi_ring_all_reduce.payload_sent_bytes(&shape);
                 assert_true(bytes == 2 * (uint64_t)counts[i] * 4 - (uint64_t)own * 4 - (uint64_t)next * 4);
                 total += bytes;
             }

@@ -77,19 +77,25 @@ static gm_status recv_some(struct gmi_transfer *t)
     return status;
 }
 
+/* Two transfers with one peer stand side by side in the list. */
+static bool must_wait(const struct gmi_transfer *transfers, int i)
+{
+    return i > 0 && transfers[i - 1].port == transfers[i].port && left_bytes(&transfers[i - 1]) > 0;
+}
+
 /* GM_OK: all transfers of the round are done. GM_AGAIN: as far as it goes now. */
 static gm_status move_round(struct gmi_rounds *r)
 {
     bool is_done = true;
     for (int i = 0; i < r->n_sends; i++) {
         if (is_sent(&r->sends[i])) continue;
-        gm_status status = send_some(&r->sends[i]);
+        gm_status status = must_wait(r->sends, i) ? GM_OK : send_some(&r->sends[i]);
         if (status != GM_OK) return status;
         is_done = is_done && is_sent(&r->sends[i]);
     }
     for (int i = 0; i < r->n_recvs; i++) {
         if (is_received(&r->recvs[i])) continue;
-        gm_status status = recv_some(&r->recvs[i]);
+        gm_status status = must_wait(r->recvs, i) ? GM_OK : recv_some(&r->recvs[i]);
         if (status != GM_OK) return status;
         is_done = is_done && is_received(&r->recvs[i]);
     }

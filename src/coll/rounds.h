@@ -38,9 +38,19 @@ void gmi_rounds_begin(struct gmi_op *op, int n_rounds,
  * Counts as a step behind the last round. */
 void gmi_rounds_greet_neighbours(struct gmi_op *op);
 
-/* For prepare. The memory must stay as it is until the round is over. */
+/* For prepare. The memory must stay as it is until the round is over. Of two transfers with one peer in one round
+ * the later one waits for the earlier one. */
 void gmi_rounds_send(struct gmi_op *op, struct gmi_rounds *r, int peer, const void *data, size_t n_bytes);
 void gmi_rounds_recv(struct gmi_op *op, struct gmi_rounds *r, int peer, void *data, size_t n_bytes);
+
+/* More peers than a round holds are served in batches: how many, and peer number first .. end - 1 (from 1) in each. */
+static inline int gmi_n_batches(int n_peers) { return (n_peers + GMI_MAX_TRANSFERS - 1) / GMI_MAX_TRANSFERS; }
+static inline int gmi_batch_first(int batch) { return 1 + batch * GMI_MAX_TRANSFERS; }
+static inline int gmi_batch_end(int batch, int n_peers)
+{
+    int end = gmi_batch_first(batch + 1);
+    return end < n_peers + 1 ? end : n_peers + 1;
+}
 
 /* The other two functions of the algorithm's row. */
 gm_status gmi_rounds_progress(struct gmi_op *op);

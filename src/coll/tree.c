@@ -57,12 +57,12 @@ static void peers(int n_ranks, int rank, int root, gmi_need_fn need, void *user)
     }
 }
 
-static uint64_t payload_sent_bytes(int n_ranks, int rank, size_t count_elems, size_t elem_bytes, int root)
+static uint64_t payload_sent_bytes(const struct gmi_shape *s)
 {
-    int      number = number_of(n_ranks, rank, root);
+    int      number = number_of(s->n_ranks, s->rank, s->root);
     uint64_t children = 0;
-    for (int have = 1; have < n_ranks; have *= 2) children += number < have && number + have < n_ranks;
-    return (uint64_t)count_elems * elem_bytes * children;
+    for (int have = 1; have < s->n_ranks; have *= 2) children += number < have && number + have < s->n_ranks;
+    return gmi_shape_bytes(s) * children;
 }
 
 const struct gmi_algo gmi_tree_broadcast = {

@@ -230,18 +230,36 @@ gm_status gm_comm_kernel_traffic(const gm_comm *comm, uint64_t *sent_bytes, uint
     return GM_OK;
 }
 
+static gm_status formula(const gm_comm *comm, struct gmi_request *request, uint64_t *sent_bytes)
+{
+    if (gmi_has_root(request->which) && (request->root < 0 || request->root >= comm->n_ranks)) return GM_ERR_ARG;
+    gm_status status = gmi_request_choose_codec(request);
+    if (status != GM_OK) return status;
+    *sent_bytes = 0;
+    if (comm->n_ranks == 1) return GM_OK;
+    struct gmi_shape shape = gmi_request_shape(request, comm->rank, comm->n_ranks);
+    size_t           size_bytes = gmi_request_size_for_choice(request);
+    *sent_bytes = gmi_algo_choose(comm->algorithm, request->which, comm->n_ranks, size_bytes, request->codec.needs)
+                      ->payload_sent_bytes(&shape);
+    return GM_OK;
+}
+
 gm_status gm_comm_payload_formula(const gm_comm *comm, gm_collective which, size_t count, gm_dtype dtype, int root,
                                   uint64_t *sent_bytes)
 {
     if (comm == NULL || sent_bytes == NULL || (unsigned)which >= GM_COLLECTIVE_END || gm_dtype_bytes(dtype) == 0) return GM_ERR_ARG;
-    if (which == GM_BROADCAST && (root < 0 || root >= comm->n_ranks)) return GM_ERR_ARG;
-    *sent_bytes = 0;
-    if (comm->n_ranks == 1) return GM_OK;
-    struct gmi_request request = { .which = which, .dtype = dtype, .redop = GM_SUM };
-    gm_status          status = gmi_request_choose_codec(&request);
-    if (status != GM_OK) return status;
-    const struct gmi_algo *algo = gmi_algo_choose(comm->algorithm, which, comm->n_ranks, count * gm_dtype_bytes(dtype),
-                                                  request.codec.needs);
-    *sent_bytes = algo->payload_sent_bytes(comm->n_ranks, comm->rank, count, gm_dtype_bytes(dtype), root);
-    return GM_OK;
+    struct gmi_request request = { .which = which, .dtype = dtype, .redop = GM_SUM, .root = root, .count_elems = count };
+    if (which == GM_ALL_TO_ALL) request.count_elems *= (size_t)comm->n_ranks;
+    return formula(comm, &request, sent_bytes);
+}
+
+gm_status gm_comm_payload_formula_v(const gm_comm *comm, gm_collective which, const size_t *counts, gm_dtype dtype, int root,
+                                    uint64_t *sent_bytes)
+{
+    bool has_counts = which == GM_REDUCE_SCATTER || which == GM_ALL_GATHER || which == GM_GATHER || which == GM_SCATTER ||
+                      which == GM_ALL_TO_ALL;
+    if (comm == NULL || sent_bytes == NULL || counts == NULL || !has_counts || gm_dtype_bytes(dtype) == 0) return GM_ERR_ARG;
+    struct gmi_request request = { .which = which, .dtype = dtype, .redop = GM_SUM, .root = root, .counts = counts };
+    for (int k = 0; k < comm->n_ranks; k++) request.count_elems += counts[k];
+    return formula(comm, &request, sent_bytes);
 }

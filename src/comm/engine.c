@@ -79,7 +79,7 @@ static gm_status mismatched(struct gm_comm *comm)
     theirs.rank = e->op.trouble.peer;
     /* They are a call behind when ours could be finished without them, by a broadcast's root, say. */
     bool is_behind = theirs.seq == e->done_call.seq && theirs.seq != 0;
-    struct gmi_failure failure = gmi_failure_of_mismatch(comm->rank, &theirs, is_behind ? &e->done_call : &e->op.call);
+    struct gmi_failure failure = gmi_failure_of_mismatch(comm->rank, &theirs, is_behind ? &e->done_call : &e->op.trouble.ours);
     return fail_and_report(comm, &failure);
 }
 
@@ -192,7 +192,7 @@ static gm_status begin(struct gm_comm *comm)
 {
     struct gmi_engine *e = &comm->engine;
     struct gm_work    *w = e->running;
-    size_t             need_bytes = gmi_op_work_bytes(&w->request, w->algo, comm->n_ranks);
+    size_t             need_bytes = gmi_op_work_bytes(&w->request, w->algo, comm->rank, comm->n_ranks);
     gm_status          status = grow_work(comm, need_bytes);
     comm->group.id = comm->group_id;
     comm->group.epoch = comm->control.epoch;
@@ -422,9 +422,8 @@ static void append(struct gm_comm *comm, struct gm_work *w)
 /* Chooses the algorithm and sees to its links; may wait for these, the first time. */
 static gm_status prepare(struct gm_comm *comm, const struct gmi_request *request, struct gm_work *w)
 {
-    size_t                 total_bytes = request->count_elems * request->codec.elem_bytes;
-    const struct gmi_algo *algo = gmi_algo_choose(comm->algorithm, request->which, comm->n_ranks, total_bytes,
-                                                         request->codec.needs);
+    const struct gmi_algo *algo = gmi_algo_choose(comm->algorithm, request->which, comm->n_ranks,
+                                                  gmi_request_size_for_choice(request), request->codec.needs);
     gm_status              status = GM_OK;
     if (comm->n_ranks > 1) {
         status = gmi_comm_need_links(comm, algo, request);

@@ -19,6 +19,10 @@ static const char *const collectives[GM_COLLECTIVE_END] = {
     [GM_ALL_REDUCE] = "all_reduce", [GM_REDUCE_SCATTER] = "reduce_scatter",
     [GM_ALL_GATHER] = "all_gather", [GM_BROADCAST] = "broadcast",
     [GM_BARRIER] = "barrier",
+    [GM_REDUCE] = "reduce",
+    [GM_GATHER] = "gather",
+    [GM_SCATTER] = "scatter",
+    [GM_ALL_TO_ALL] = "all_to_all",
 };
 
 size_t gm_dtype_bytes(gm_dtype dtype)

@@ -43,6 +43,10 @@ static gm_status make(struct rank_self *self, const struct call *c)
     case GM_REDUCE_SCATTER: return gm_reduce_scatter(self->comm, send, recv, c->count, c->dtype, c->redop);
     case GM_ALL_GATHER: return gm_all_gather(self->comm, send, recv, c->count, c->dtype);
     case GM_BROADCAST: return gm_broadcast(self->comm, recv, c->count, c->dtype, c->root);
+    case GM_REDUCE: return gm_reduce(self->comm, send, recv, c->count, c->dtype, c->redop, c->root);
+    case GM_GATHER: return gm_gather(self->comm, send, recv, c->count, c->dtype, c->root);
+    case GM_SCATTER: return gm_scatter(self->comm, send, recv, c->count, c->dtype, c->root);
+    case GM_ALL_TO_ALL: return gm_all_to_all(self->comm, send, recv, c->count, c->dtype);
     default: return gm_barrier(self->comm);
     }
 }
@@ -113,6 +117,16 @@ static const struct dispute disputes[] = {
       .usual_text = "all_reduce #2", .odd_text = "all_gather #2" },
     { .name = "an extra barrier", .usual = { USUAL, USUAL }, .odd = { BARRIER, USUAL }, .usual_text = "all_reduce #2",
       .odd_text = "barrier #2" },
+    { .name = "another root of a reduce", .may_be_late = true, .usual = { { GM_REDUCE, 10, GM_F32, GM_SUM, 0 }, BARRIER },
+      .odd = { { GM_REDUCE, 10, GM_F32, GM_SUM, 1 }, BARRIER }, .usual_text = "root 0", .odd_text = "root 1" },
+    { .name = "another root of a large reduce", .may_be_late = true, .usual = { { GM_REDUCE, COUNT, GM_F32, GM_SUM, 0 }, BARRIER },
+      .odd = { { GM_REDUCE, COUNT, GM_F32, GM_SUM, 1 }, BARRIER }, .usual_text = "root 0", .odd_text = "root 1" },
+    { .name = "another root of a gather", .may_be_late = true, .usual = { { GM_GATHER, COUNT, GM_F32, 0, 1 }, BARRIER },
+      .odd = { { GM_GATHER, COUNT, GM_F32, 0, 0 }, BARRIER }, .usual_text = "root 1", .odd_text = "root 0" },
+    { .name = "gather and scatter", .may_be_late = true, .usual = { { GM_GATHER, 10, GM_F32, 0, 0 }, BARRIER },
+      .odd = { { GM_SCATTER, 10, GM_F32, 0, 0 }, BARRIER }, .usual_text = "gather #2", .odd_text = "scatter #2" },
+    { .name = "blocks", .usual = { { GM_ALL_TO_ALL, 10, GM_F32, 0, 0 }, BARRIER },
+      .odd = { { GM_ALL_TO_ALL, 11, GM_F32, 0, 0 }, BARRIER }, .usual_text = ", 10 elems", .odd_text = ", 11 elems" },
     { .name = "swapped", .usual = { { GM_ALL_GATHER, 100, GM_F64, 0, 0 }, USUAL },
       .odd = { USUAL, { GM_ALL_GATHER, 100, GM_F64, 0, 0 } }, .usual_text = "all_gather #2", .odd_text = "all_reduce #2" },
 };
@@ -155,6 +169,52 @@ static void the_cause_is_known_even_if_who_found_it_leaves_without_a_word(void *
         struct ranks_job job = { .n_ranks = 4, .body = disagree, .user = &d };
         ranks_run(state, &job);
     }
+}
+
+/* ---- counts --------------------------------------------------------------------------------------- */
+
+/* The sum of the counts is the same; that of rank 1 and 2 are swapped on one rank. */
+static void count_differently(struct rank_self *self)
+{
+    static double recv[100];
+    size_t usual[3] = { 10, 20, 30 }, odd[3] = { 10, 30, 20 };
+    rank_create(self);
+    rank_meet(self, 0, 3);
+    gm_status status = gm_all_gatherv(self->comm, recv, recv, self->rank == 2 ? odd : usual, GM_F64);
+    rank_say(self, "%s", gm_comm_error(self->comm)->text);
+    rank_expect(self, GM_ERR_MISMATCH, status);
+    rank_check(self, strstr(gm_comm_error(self->comm)->text, ", counts ") != NULL);
+    rank_destroy(self);
+}
+
+/* Rank 0 sends 5 elements to rank 1, which wants 4. */
+static void swap_differently(struct rank_self *self)
+{
+    static double send[100], recv[100];
+    size_t give[3] = { 1, 5, 1 }, get[3] = { 1, 1, 1 };
+    if (self->rank != 0) give[1] = 1;
+    if (self->rank == 1) get[0] = 4;
+    rank_create(self);
+    rank_meet(self, 0, 3);
+    gm_status status = gm_all_to_allv(self->comm, send, give, recv, get, GM_F64);
+    if (status == GM_OK) status = gm_barrier(self->comm); /* rank 2 may be through */
+    rank_say(self, "%s", gm_comm_error(self->comm)->text);
+    rank_expect(self, GM_ERR_MISMATCH, status);
+    rank_check(self, strstr(gm_comm_error(self->comm)->text, ", 5 elems") != NULL);
+    rank_check(self, strstr(gm_comm_error(self->comm)->text, ", 4 elems") != NULL);
+    rank_destroy(self);
+}
+
+static void other_counts_of_the_same_sum_are_a_mismatch(void **state)
+{
+    struct ranks_job job = { .n_ranks = 3, .body = count_differently };
+    ranks_run(state, &job);
+}
+
+static void a_pair_that_disagrees_on_its_count_is_a_mismatch(void **state)
+{
+    struct ranks_job job = { .n_ranks = 3, .body = swap_differently };
+    ranks_run(state, &job);
 }
 
 /* ---- what is no mismatch -------------------------------------------------------------------------- */
@@ -204,6 +264,8 @@ int main(void)
         TEST(three_ranks_say_so_whoever_is_odd),
         TEST(ranks_that_are_no_neighbours_of_the_odd_one_say_so_too),
         TEST(the_cause_is_known_even_if_who_found_it_leaves_without_a_word),
+        TEST(other_counts_of_the_same_sum_are_a_mismatch),
+        TEST(a_pair_that_disagrees_on_its_count_is_a_mismatch),
         TEST(in_place_here_and_out_of_place_there_is_fine),
         TEST(different_algorithms_are_a_mismatch),
     };

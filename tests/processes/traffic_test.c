@@ -25,6 +25,10 @@ static gm_status call(struct rank_self *self, gm_collective which, float *buffer
     case GM_REDUCE_SCATTER: return gm_reduce_scatter(self->comm, buffer, buffer, count, GM_F32, GM_MAX);
     case GM_ALL_GATHER: return gm_all_gather(self->comm, buffer, buffer, count, GM_F32);
     case GM_BROADCAST: return gm_broadcast(self->comm, buffer, count, GM_F32, root);
+    case GM_REDUCE: return gm_reduce(self->comm, buffer, buffer, count, GM_F32, GM_SUM, root);
+    case GM_GATHER: return gm_gather(self->comm, buffer, buffer, count, GM_F32, root);
+    case GM_SCATTER: return gm_scatter(self->comm, buffer, buffer, count, GM_F32, root);
+    case GM_ALL_TO_ALL: return gm_all_to_all(self->comm, buffer, buffer, count, GM_F32);
     default: return gm_barrier(self->comm);
     }
 }
@@ -78,7 +82,7 @@ static uint64_t counted_call(struct rank_self *self, gm_collective which, float 
 
 static void count_everything(struct rank_self *self)
 {
-    float *buffer = calloc(LARGE, sizeof *buffer);
+    float *buffer = calloc(RANKS_MAX * LARGE, sizeof *buffer);
     uint64_t *sent_of_count = self->record->numbers; /* by all-reduces, for each count */
     int n_meetings = 0;
     rank_create(self);

@@ -1,15 +1,11 @@
 /* correctness_test.c - every row of the algorithm table gives what a serial loop gives, over links that move
  * a few bytes at a time. A new row joins by itself. */
 #include "base/alloc.h"
+#include "coll/rounds.h"
 #include "tests/support/trial.h"
 #include "tests/support/test.h"
 
 enum { TRIALS_PER_SIM = 8 };
-
-static bool is_reduction(const struct gmi_algo *row)
-{
-    return row->collective == GM_ALL_REDUCE || row->collective == GM_REDUCE_SCATTER;
-}
 
 /* ---- the battery --------------------------------------------------------------------------------- */
 
@@ -31,7 +27,7 @@ static void try_shape(struct bench *b, int n_ranks, const struct trial_shape *sh
     }
     if (!b->is_open) {
         struct sim_plan plan = sim_random_plan(n_ranks, b->next_seed++);
-        if (shape->algo->collective != GM_BROADCAST) plan.links_for = shape->algo; /* whose roots need other links */
+        if (!trial_has_root(shape->algo)) plan.links_for = shape->algo; /* whose roots need other links */
         sim_init(&b->sim, &plan);
         b->is_open = true;
         b->n_trials = 0;
@@ -43,9 +39,12 @@ static void try_shape(struct bench *b, int n_ranks, const struct trial_shape *sh
 
 static void try_roots(struct bench *b, int n_ranks, struct trial_shape shape)
 {
-    int n_roots = shape.algo->collective == GM_BROADCAST ? n_ranks : 1;
+    int n_roots = trial_has_root(shape.algo) ? n_ranks : 1;
     for (shape.root = 0; shape.root < n_roots; shape.root++) {
         shape.seed++;
+        shape.counts_seed = 0;
+        try_shape(b, n_ranks, &shape);
+        shape.counts_seed = shape.seed;
         try_shape(b, n_ranks, &shape);
     }
 }
@@ -53,7 +52,7 @@ static void try_roots(struct bench *b, int n_ranks, struct trial_shape shape)
 /* All types with all reductions, or a fourth of them, another one for each `turn`. */
 static void try_types(struct bench *b, int n_ranks, struct trial_shape shape, bool is_complete, int turn)
 {
-    int n_redops = is_reduction(shape.algo) ? GM_REDOP_END : 1;
+    int n_redops = trial_is_reduction(shape.algo) ? GM_REDOP_END : 1;
     for (int dtype = 0; dtype < GM_DTYPE_END; dtype++) {
         for (int redop = 0; redop < n_redops; redop++) {
             if (!is_complete && (dtype + redop + turn) % 4 != 0) continue;
@@ -140,11 +139,36 @@ static void blocks_at_any_speed_of_links(void **state)
     }
 }
 
+/* ---- more peers than a round holds ---------------------------------------------------------------- */
+
+static void more_peers_than_a_round_holds(void **state)
+{
+    const struct gmi_algo *row = *state;
+    static const int       sizes[] = { GMI_MAX_TRANSFERS + 1, GMI_MAX_TRANSFERS + 2, SIM_MAX_RANKS };
+    for (size_t i = 0; i < TEST_COUNT(sizes) && TEST_MAX_RANKS > 3; i++) {
+        for (uint64_t seed = 0; seed < 4; seed++) {
+            struct trial_shape shape = { .algo = row, .count_elems = (size_t)(seed % 2 ? 3 : 40), .dtype = GM_I64,
+                                         .redop = GM_SUM, .is_in_place = seed >= 2, .root = (int)seed, .seed = seed };
+            struct sim_plan plan = { .n_ranks = sizes[i], .seed = seed, .capacity_bytes = 200 };
+            if (!trial_fits(row, sizes[i])) continue;
+            run_once(&plan, &shape);
+            shape.counts_seed = seed + 1;
+            if (trial_has_counts(row)) run_once(&plan, &shape);
+        }
+    }
+}
+
 /* ---- the order of a sum -------------------------------------------------------------------------- */
 
 static bool has_stated_order(const struct gmi_algo *row)
 {
-    return row->id == GMI_ALGO_RING || row->id == GMI_ALGO_NAIVE;
+    return row->id == GMI_ALGO_RING || row->id == GMI_ALGO_NAIVE || row->id == GMI_ALGO_DIRECT || row->id == GMI_ALGO_EXCHANGE;
+}
+
+static enum trial_order stated_order(const struct gmi_algo *row)
+{
+    if (row->id != GMI_ALGO_RING) return TRIAL_BY_RANK;
+    return row->collective == GM_REDUCE ? TRIAL_TO_ROOT : TRIAL_BY_RING;
 }
 
 /* The results of all ranks, of which there is one for each element, or N that must agree. */
@@ -161,13 +185,13 @@ static void rough_floats_give_the_same_bits_on_all_ranks_in_the_stated_order(voi
     const struct gmi_algo *row = *state;
     static struct sim      sim;
     struct trial           trial = { 0 };
-    if (!is_reduction(row)) return;
+    if (!trial_is_reduction(row)) return;
     for (int n = 2; n <= 6 && n <= TEST_MAX_RANKS; n++) {
         for (uint64_t seed = 0; seed < 16; seed++) {
             struct trial_shape shape = { .algo = row, .count_elems = 29 + seed, .values = TRIAL_ROUGH, .seed = seed,
                                          .dtype = seed % 2 ? GM_F64 : GM_F32, .redop = seed % 4 == 3 ? GM_AVG : GM_SUM,
                                          .is_in_place = seed % 3 == 0,
-                                         .order = row->id == GMI_ALGO_RING ? TRIAL_BY_RING : TRIAL_BY_RANK };
+                                         .root = (int)(seed % (uint64_t)n), .order = stated_order(row) };
             struct sim_plan plan = sim_random_plan(n, seed);
             sim_init(&sim, &plan);
             trial_prepare(&trial, n, &shape);
@@ -183,13 +207,14 @@ static void rough_floats_give_the_same_bits_on_all_ranks_in_the_stated_order(voi
 
 /* ---- who waits for whom -------------------------------------------------------------------------- */
 
-/* Nobody may be ready before the one has entered: all but broadcast promise that. */
+/* Nobody may be ready before the one has entered: all promise that but those with a root, where it is so for the root
+ * of a reduce or gather. */
 static void nobody_is_ready_before_the_last_has_entered(void **state)
 {
     const struct gmi_algo *row = *state;
     static struct sim      sim;
     struct trial           trial = { 0 };
-    if (row->collective == GM_BROADCAST) return;
+    if (row->collective == GM_BROADCAST || row->collective == GM_SCATTER) return;
     for (int n = 2; n <= 6 && n <= TEST_MAX_RANKS; n++) {
         for (int late = 0; late < n; late++) {
             for (size_t count_elems = 0; count_elems < 20; count_elems += 19) {
@@ -203,9 +228,10 @@ static void nobody_is_ready_before_the_last_has_entered(void **state)
                 /* Without data only neighbours prove that they are there, except in a barrier. */
                 bool may_some_end = count_elems == 0 && row->collective != GM_BARRIER;
                 bool have_ended = sim_run(&sim);
-                sim_assert(&sim, may_some_end || !have_ended);
+                sim_assert(&sim, may_some_end || !have_ended || (trial_has_root(row) && late == shape.root));
                 for (int rank = 0; rank < n && !may_some_end; rank++) {
-                    if (rank != late) sim_assert(&sim, sim.ranks[rank].status == GM_AGAIN);
+                    bool must_wait = !trial_has_root(row) || rank == shape.root;
+                    if (rank != late && must_wait) sim_assert(&sim, sim.ranks[rank].status == GM_AGAIN);
                 }
                 trial_begin(&trial, &sim, late);
                 sim_assert(&sim, sim_run(&sim));
@@ -288,6 +314,10 @@ static void check_alone(gm_comm *comm, gm_collective which, size_t count_elems, 
     case GM_REDUCE_SCATTER: status = gm_reduce_scatter(comm, from, to, count_elems, GM_F32, GM_MIN); break;
     case GM_ALL_GATHER: status = gm_all_gather(comm, from, to, count_elems, GM_F32); break;
     case GM_BROADCAST: status = gm_broadcast(comm, from, count_elems, GM_F32, 0); break;
+    case GM_REDUCE: status = gm_reduce(comm, from, to, count_elems, GM_F32, GM_MAX, 0); break;
+    case GM_GATHER: status = gm_gather(comm, from, to, count_elems, GM_F32, 0); break;
+    case GM_SCATTER: status = gm_scatterv(comm, from, to, &count_elems, GM_F32, 0); break;
+    case GM_ALL_TO_ALL: status = gm_all_to_allv(comm, from, &count_elems, to, &count_elems, GM_F32); break;
     default: status = gm_barrier(comm); break;
     }
     assert_ok(status);
@@ -340,6 +370,7 @@ int main(void)
         { "every count, type, reduction and root", every_count_type_reduction_and_root },
         { "many pieces and blocks", many_pieces_and_blocks },
         { "blocks at any speed of links", blocks_at_any_speed_of_links },
+        { "more peers than a round holds", more_peers_than_a_round_holds },
         { "rough floats give the same bits on all ranks, in the stated order",
           rough_floats_give_the_same_bits_on_all_ranks_in_the_stated_order },
         { "nobody is ready before the last has entered", nobody_is_ready_before_the_last_has_entered },

@@ -151,7 +151,7 @@ static void a_rank_that_is_gone_before_the_call(void **state)
             for (int rank = 0; rank < n; rank++) {
                 if (rank == gone) continue;
                 const struct gmi_trouble *trouble = &sim.ranks[rank].op.trouble;
-                bool has_ended = row->collective == GM_BROADCAST && sim.ranks[rank].status == GM_OK;
+                bool has_ended = trial_has_root(row) && sim.ranks[rank].status == GM_OK;
                 sim_assert(&sim, has_ended || sim.ranks[rank].status == GM_ERR_PEER_LOST);
                 if (has_ended) continue;
                 sim_assert(&sim, trouble->peer == gone || sim.ranks[trouble->peer].status == GM_ERR_PEER_LOST);

@@ -6,14 +6,9 @@
 #include "tests/support/trial.h"
 #include "tests/support/test.h"
 
-enum difference { COUNT, DTYPE, REDOP, ROOT, COLLECTIVE, SEQ, ALGORITHM, EPOCH, GROUP, PIECE, DIFFERENCES };
-static const char *const difference_names[DIFFERENCES] = { "count", "dtype", "redop", "root", "collective",
+enum difference { COUNT, COUNTS, DTYPE, REDOP, ROOT, COLLECTIVE, SEQ, ALGORITHM, EPOCH, GROUP, PIECE, DIFFERENCES };
+static const char *const difference_names[DIFFERENCES] = { "count", "counts", "dtype", "redop", "root", "collective",
                                                            "seq", "algorithm", "epoch", "group", "piece" };
-
-static bool is_reduction(const struct gmi_algo *row)
-{
-    return row->collective == GM_ALL_REDUCE || row->collective == GM_REDUCE_SCATTER;
-}
 
 static bool is_ring_like(const struct gmi_algo *row) { return row->id == GMI_ALGO_RING || row->id == GMI_ALGO_NAIVE; }
 
@@ -24,9 +19,10 @@ static bool differ(struct trial_shape *shape, enum difference d, int n_ranks, co
     bool is_barrier = shape->algo->collective == GM_BARRIER;
     switch (d) {
     case COUNT: shape->count_elems++; return !is_barrier;
+    case COUNTS: shape->counts_seed = 1 + shape->seed; return trial_has_counts(shape->algo);
     case DTYPE: shape->dtype = GM_F32; return !is_barrier;
-    case REDOP: shape->redop = GM_MAX; return is_reduction(shape->algo);
-    case ROOT: shape->root = (shape->root + 1) % n_ranks; return shape->algo->collective == GM_BROADCAST;
+    case REDOP: shape->redop = GM_MAX; return trial_is_reduction(shape->algo);
+    case ROOT: shape->root = (shape->root + 1) % n_ranks; return trial_has_root(shape->algo);
     case COLLECTIVE: shape->algo = other; return !has_same_collective;
     case ALGORITHM: shape->algo = other; return has_same_collective;
     default: return true;
@@ -52,10 +48,11 @@ static void check_report(const struct sim *sim, int rank, int odd)
     int                       peer = trouble->peer;
     sim_assert(sim, peer == odd || rank == odd);
     sim_assert(sim, trouble->has_theirs && trouble->theirs.rank == peer);
-    sim_assert(sim, gmi_descriptor_same(&trouble->theirs, &sim->ranks[peer].op.call));
-    sim_assert(sim, !gmi_descriptor_same(&trouble->theirs, &op->call));
+    struct gmi_descriptor sent = gmi_op_call_to(&sim->ranks[peer].op, rank);
+    sim_assert(sim, gmi_descriptor_same(&trouble->theirs, &sent));
+    sim_assert(sim, !gmi_descriptor_same(&trouble->theirs, &trouble->ours));
     char ours[160], theirs[160];
-    gmi_descriptor_format(&op->call, ours, sizeof ours);
+    gmi_descriptor_format(&trouble->ours, ours, sizeof ours);
     gmi_descriptor_format(&trouble->theirs, theirs, sizeof theirs);
     sim_assert(sim, strlen(ours) > 10 && strlen(theirs) > 10);
 }
@@ -65,7 +62,9 @@ static bool has_read_another_call(const struct sim *sim, int rank)
 {
     for (int peer = 0; peer < sim->plan.n_ranks; peer++) {
         if (peer == rank || sim->ends[rank][peer].recv_bytes < GMI_DESCRIPTOR_BYTES) continue;
-        if (!gmi_descriptor_same(&sim->ranks[rank].op.call, &sim->ranks[peer].op.call)) return true;
+        struct gmi_descriptor sent = gmi_op_call_to(&sim->ranks[peer].op, rank);
+        struct gmi_descriptor expected = gmi_op_call_from(&sim->ranks[rank].op, peer);
+        if (!gmi_descriptor_same(&sent, &expected)) return true;
     }
     return false;
 }
@@ -73,7 +72,7 @@ static bool has_read_another_call(const struct sim *sim, int rank)
 static void check_all(const struct trial *t, const struct sim *sim, int odd)
 {
     int n_reports = 0;
-    bool may_end = t->shape.algo->collective == GM_BROADCAST; /* by those whom the odd one's data does not reach */
+    bool may_end = trial_has_root(t->shape.algo); /* by those whom the odd one's data does not reach */
     for (int rank = 0; rank < t->n_ranks; rank++) {
         gm_status status = sim->ranks[rank].status;
         if (status == GM_ERR_MISMATCH) check_report(sim, rank, odd);

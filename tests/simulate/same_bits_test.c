@@ -5,11 +5,6 @@
 #include "tests/support/trial.h"
 #include "tests/support/test.h"
 
-static bool is_reduction(const struct gmi_algo *row)
-{
-    return row->collective == GM_ALL_REDUCE || row->collective == GM_REDUCE_SCATTER;
-}
-
 /* ---- timing -------------------------------------------------------------------------------------- */
 
 static void run_shape(struct trial *t, struct sim *sim, uint64_t plan_seed, int n_ranks,
@@ -44,12 +39,12 @@ static void the_same_bits_whatever_the_timing(void **state)
     uint64_t          n_timings = test_is_long() ? 100 : 4;
     const struct gmi_algo *row;
     for (size_t i = 0; (row = gmi_algo_row(i)) != NULL; i++) {
-        if (!is_reduction(row)) continue;
+        if (!trial_is_reduction(row)) continue;
         for (uint64_t s = 0; s < 20; s++) {
             int n_ranks = 2 + (int)(s % 5);
             struct trial_shape shape = { .algo = row, .count_elems = (size_t)gmi_rng_below(77, s, 100), .seed = s,
                                          .dtype = dtypes[s % TEST_COUNT(dtypes)], .redop = s % 7 ? GM_SUM : GM_AVG,
-                                         .is_in_place = s % 2 == 1, .values = TRIAL_ROUGH };
+                                         .is_in_place = s % 2 == 1, .values = TRIAL_ROUGH, .root = (int)(s % 2) };
             size_t n_bytes = 0;
             if (!trial_is_offered(&shape)) continue;
             for (uint64_t timing = 0; timing < n_timings; timing++) {
@@ -175,7 +170,7 @@ static void special_values_come_out_alike_from_every_rank_and_algorithm(void **s
     struct trial           trial = { 0 };
     const struct gmi_algo *row;
     for (size_t i = 0; (row = gmi_algo_row(i)) != NULL; i++) {
-        if (!is_reduction(row)) continue;
+        if (!trial_is_reduction(row)) continue;
         for (int n_ranks = 2; n_ranks <= 5 && n_ranks <= TEST_MAX_RANKS; n_ranks++) {
             struct sim_plan plan = sim_random_plan(n_ranks, 5 + (uint64_t)n_ranks);
             plan.capacity_bytes = 500;

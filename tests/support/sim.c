@@ -177,7 +177,7 @@ void sim_begin(struct sim *sim, int rank, const struct gmi_algo *algo, struct gm
     struct sim_rank *r = &sim->ranks[rank];
     assert_ok(gmi_request_choose_codec(&request));
     guard_check(&r->work);
-    guard_make(&r->work, gmi_op_work_bytes(&request, algo, sim->plan.n_ranks));
+    guard_make(&r->work, gmi_op_work_bytes(&request, algo, rank, sim->plan.n_ranks));
     r->op.group = &r->group;
     r->op.scratch = r->scratch.bytes;
     r->op.work = r->work.bytes;

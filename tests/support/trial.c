@@ -5,33 +5,97 @@
 #include "tests/support/oracle.h"
 #include "tests/support/test.h"
 
-/* ---- what must come out --------------------------------------------------------------------------- */
+/* ---- the layout of buffers ----------------------------------------------------------------------- */
 
-static int owner_of(const struct trial *t, size_t elem)
+/* A part of a rank's values, or of the result; in elements. */
+struct part {
+    size_t first, n;
+};
+
+static gm_collective which(const struct trial *t) { return t->shape.algo->collective; }
+static bool is_all_to_all(const struct trial *t) { return which(t) == GM_ALL_TO_ALL; }
+
+static struct part chunk_in(const size_t *counts, int chunk)
+{
+    struct part p = { 0, counts[chunk] };
+    for (int k = 0; k < chunk; k++) p.first += counts[k];
+    return p;
+}
+
+static const size_t *row_of(const struct trial *t, int rank) { return t->counts[is_all_to_all(t) ? rank : 0]; }
+
+static struct part own_chunk(const struct trial *t, int rank) { return chunk_in(row_of(t, rank), rank); }
+
+/* All that a rank has. */
+static struct part whole(const struct trial *t, int rank)
+{
+    return (struct part){ 0, is_all_to_all(t) ? chunk_in(row_of(t, rank), t->n_ranks).first : t->shape.count_elems };
+}
+
+/* Which of its values a rank hands in. */
+static struct part given(const struct trial *t, int rank)
+{
+    bool is_root = rank == t->shape.root;
+    if (which(t) == GM_ALL_GATHER || which(t) == GM_GATHER) return own_chunk(t, rank);
+    if (which(t) == GM_SCATTER && !is_root) return (struct part){ 0 };
+    return whole(t, rank);
+}
+
+/* Which part of the result a rank gets; in an all-to-all the result is its own. */
+static struct part gotten(const struct trial *t, int rank)
+{
+    bool is_root = rank == t->shape.root;
+    if (which(t) == GM_REDUCE_SCATTER || which(t) == GM_SCATTER) return own_chunk(t, rank);
+    if ((which(t) == GM_REDUCE || which(t) == GM_GATHER) && !is_root) return (struct part){ 0 };
+    if (is_all_to_all(t)) return (struct part){ 0, chunk_in(t->recv_counts[rank], t->n_ranks).first };
+    return whole(t, rank);
+}
+
+/* One buffer for both on this rank? Of rooted collectives only the root has two. */
+static bool is_in_place(const struct trial *t, int rank)
+{
+    bool is_rooted = which(t) == GM_REDUCE || which(t) == GM_GATHER || which(t) == GM_SCATTER;
+    return t->shape.is_in_place && (!is_rooted || rank == t->shape.root);
+}
+
+/* Whose chunk an element of the whole buffer is in. */
+static int chunk_of(const struct trial *t, const size_t *counts, size_t elem)
 {
     for (int k = 0; k < t->n_ranks; k++) {
-        size_t first, n;
-        gm_chunk(t->shape.count_elems, t->n_ranks, k, &first, &n);
-        if (elem >= first && elem < first + n) return k;
+        struct part p = chunk_in(counts, k);
+        if (elem >= p.first && elem < p.first + p.n) return k;
     }
-    fail_msg("element %zu has no owner", elem);
+    fail_msg("element %zu is in no chunk", elem);
     return -1;
 }
 
-static void expected(const struct trial *t, size_t elem, void *value)
+/* ---- what must come out -------------------------------------------------------------------------- */
+
+/* Element `elem` of what `rank` gets, as it stands in the whole result. */
+static void expected(const struct trial *t, int rank, size_t elem, void *value)
 {
     const struct trial_shape *s = &t->shape;
-    size_t at = elem * t->elem_bytes;
-    int    owner = owner_of(t, elem), n = t->n_ranks;
-    if (s->algo->collective == GM_BROADCAST || s->algo->collective == GM_ALL_GATHER) {
-        int from = s->algo->collective == GM_BROADCAST ? s->root : owner;
-        memcpy(value, t->values[from] + at, t->elem_bytes);
+    size_t b = t->elem_bytes;
+    int    n = t->n_ranks;
+    if (is_all_to_all(t)) {
+        int    from = chunk_of(t, t->recv_counts[rank], elem);
+        size_t into = elem - chunk_in(t->recv_counts[rank], from).first;
+        memcpy(value, t->values[from] + (chunk_in(t->counts[from], rank).first + into) * b, b);
+        return;
+    }
+    if (which(t) == GM_BROADCAST || which(t) == GM_SCATTER) {
+        memcpy(value, t->values[s->root] + elem * b, b);
+        return;
+    }
+    int owner = chunk_of(t, t->counts[0], elem);
+    if (which(t) == GM_ALL_GATHER || which(t) == GM_GATHER) {
+        memcpy(value, t->values[owner] + elem * b, b);
         return;
     }
     uint64_t values[SIM_MAX_RANKS];
-    bool     is_by_ring = s->order == TRIAL_BY_RING && !oracle_is_rounded_once(s->dtype, s->redop);
-    int      first = is_by_ring ? (owner + 1) % n : 0;
-    for (int k = 0; k < n; k++) values[k] = oracle_load(t->values[(first + k) % n] + at, s->dtype);
+    bool     is_by_rank = s->order == TRIAL_BY_RANK || oracle_is_rounded_once(s->dtype, s->redop);
+    int      last = s->order == TRIAL_BY_RING ? owner : s->root, first = is_by_rank ? 0 : (last + 1) % n;
+    for (int k = 0; k < n; k++) values[k] = oracle_load(t->values[(first + k) % n] + elem * b, s->dtype);
     oracle_store(value, s->dtype, oracle_reduce(values, n, s->dtype, s->redop));
 }
 
@@ -67,38 +131,53 @@ static void put_value(const struct trial_shape *s, int rank, size_t elem, uint8_
 
 bool trial_is_offered(const struct trial_shape *s)
 {
-    bool is_reduction = s->algo->collective == GM_ALL_REDUCE || s->algo->collective == GM_REDUCE_SCATTER;
-    if (!is_reduction) return true;
+    if (s->counts_seed != 0 && !trial_has_counts(s->algo)) return false;
+    if (!trial_is_reduction(s->algo)) return true;
     if (oracle_is_rounded_once(s->dtype, s->redop) && s->algo->shows != GMI_VIEW_ALL) return false;
     return oracle_is_offered(s->dtype, s->redop);
 }
 
-static void own_chunk(const struct trial *t, int rank, size_t *first_elem, size_t *n_elems)
+static void draw_counts(struct trial *t)
 {
-    gm_chunk(t->shape.count_elems, t->n_ranks, rank, first_elem, n_elems);
+    const struct trial_shape *s = &t->shape;
+    struct gmi_rng rng = { .key = gmi_rng_key(s->counts_seed, UINT64_C(0xc0)) };
+    int            n = t->n_ranks, n_rows = is_all_to_all(t) ? n : 1;
+    size_t         most = is_all_to_all(t) ? 2 * s->count_elems : 2 * s->count_elems / (size_t)n;
+    memset(t->counts, 0, sizeof t->counts);
+    for (int r = 0; r < n_rows; r++) {
+        for (int k = 0; k < n; k++) {
+            size_t first;
+            t->counts[r][k] = s->count_elems;
+            if (!is_all_to_all(t)) gm_chunk(s->count_elems, n, k, &first, &t->counts[r][k]);
+            if (s->counts_seed == 0) continue;
+            bool is_empty = gmi_rng_next_below(&rng, 4) == 0;
+            t->counts[r][k] = is_empty ? 0 : (size_t)gmi_rng_next_below(&rng, most + 2);
+        }
+    }
+    for (int r = 0; r < n_rows; r++) {
+        for (int k = 0; k < n; k++) t->recv_counts[r][k] = t->counts[is_all_to_all(t) ? k : 0][r];
+    }
+    if (!is_all_to_all(t)) t->shape.count_elems = chunk_in(t->counts[0], n).first;
 }
 
 static void prepare_rank(struct trial *t, int rank)
 {
     const struct trial_shape *s = &t->shape;
-    size_t bytes = s->count_elems * t->elem_bytes, first, n, b = t->elem_bytes;
-    own_chunk(t, rank, &first, &n);
-    bool is_gather = s->algo->collective == GM_ALL_GATHER, is_scatter = s->algo->collective == GM_REDUCE_SCATTER;
-    t->values[rank] = realloc(t->values[rank], bytes + 1);
+    size_t      b = t->elem_bytes, all = whole(t, rank).n;
+    struct part in = given(t, rank), out = gotten(t, rank);
+    t->values[rank] = realloc(t->values[rank], all * b + 1);
     assert_non_null(t->values[rank]);
-    for (size_t i = 0; i < s->count_elems; i++) put_value(s, rank, i, t->values[rank] + i * b);
-    if (s->is_in_place) {
-        guard_make(&t->recv[rank], bytes);
-        if (is_gather) {
-            memcpy(t->recv[rank].bytes + first * b, t->values[rank] + first * b, n * b);
-        } else {
-            memcpy(t->recv[rank].bytes, t->values[rank], bytes);
-        }
+    for (size_t i = 0; i < all; i++) put_value(s, rank, i, t->values[rank] + i * b);
+    if (is_in_place(t, rank)) {
+        size_t most = is_all_to_all(t) && out.n > all ? out.n : all;
+        guard_make(&t->recv[rank], most * b);
+        guard_make(&t->send[rank], 0);
+        memcpy(t->recv[rank].bytes + in.first * b, t->values[rank] + in.first * b, in.n * b);
         return;
     }
-    guard_make(&t->recv[rank], is_scatter ? n * b : bytes);
-    guard_make(&t->send[rank], is_gather ? n * b : bytes);
-    memcpy(t->send[rank].bytes, t->values[rank] + (is_gather ? first * b : 0), is_gather ? n * b : bytes);
+    guard_make(&t->recv[rank], out.n * b);
+    guard_make(&t->send[rank], in.n * b);
+    memcpy(t->send[rank].bytes, t->values[rank] + in.first * b, in.n * b);
 }
 
 void trial_prepare(struct trial *t, int n_ranks, const struct trial_shape *shape)
@@ -106,8 +185,9 @@ void trial_prepare(struct trial *t, int n_ranks, const struct trial_shape *shape
     t->shape = *shape;
     t->n_ranks = n_ranks;
     t->elem_bytes = gm_dtype_bytes(shape->dtype);
-    if (shape->algo->collective == GM_BROADCAST) t->shape.is_in_place = true;
-    if (shape->algo->collective == GM_BARRIER) t->shape.count_elems = 0;
+    if (which(t) == GM_BROADCAST) t->shape.is_in_place = true;
+    if (which(t) == GM_BARRIER) t->shape.count_elems = 0;
+    draw_counts(t);
     for (int rank = 0; rank < n_ranks; rank++) prepare_rank(t, rank);
 }
 
@@ -121,30 +201,37 @@ void trial_fini(struct trial *t)
     *t = (struct trial){ 0 };
 }
 
-void trial_begin(struct trial *t, struct sim *sim, int rank)
+/* As the public calls make it. */
+static struct gmi_request request_of(const struct trial *t, int rank)
 {
     const struct trial_shape *s = &t->shape;
-    struct gmi_request request = { .which = s->algo->collective, .redop = -1, .root = -1 };
-    if (s->algo->collective != GM_BARRIER) {
-        request.recv = t->recv[rank].bytes;
-        request.send = s->is_in_place ? t->recv[rank].bytes : t->send[rank].bytes;
-        request.count_elems = s->count_elems;
-        request.dtype = s->dtype;
-    }
-    if (gmi_request_is_reduction(&request)) request.redop = (int)s->redop;
-    if (s->algo->collective == GM_BROADCAST) request.root = s->root;
-    sim_begin(sim, rank, s->algo, request);
+    struct gmi_request        request = { .which = which(t), .redop = -1, .root = -1 };
+    bool                      is_root = rank == s->root;
+    if (which(t) == GM_BARRIER) return request;
+    request.recv = t->recv[rank].bytes;
+    request.send = is_in_place(t, rank) ? t->recv[rank].bytes : t->send[rank].bytes;
+    if ((which(t) == GM_REDUCE || which(t) == GM_GATHER) && !is_root) request.recv = NULL;
+    if (which(t) == GM_SCATTER && !is_root) request.send = NULL;
+    request.count_elems = is_all_to_all(t) ? whole(t, rank).n : s->count_elems;
+    request.dtype = s->dtype;
+    if (trial_is_reduction(s->algo)) request.redop = (int)s->redop;
+    if (trial_has_root(s->algo)) request.root = s->root;
+    if (s->counts_seed != 0) request.counts = row_of(t, rank);
+    if (s->counts_seed != 0 && is_all_to_all(t)) request.recv_counts = t->recv_counts[rank];
+    return request;
 }
+
+void trial_begin(struct trial *t, struct sim *sim, int rank) { sim_begin(sim, rank, t->shape.algo, request_of(t, rank)); }
 
 /* ---- checking ------------------------------------------------------------------------------------ */
 
 const uint8_t *trial_result(const struct trial *t, int rank, size_t *first_elem, size_t *n_elems)
 {
-    *first_elem = 0;
-    *n_elems = t->shape.count_elems;
-    if (t->shape.algo->collective != GM_REDUCE_SCATTER) return t->recv[rank].bytes;
-    own_chunk(t, rank, first_elem, n_elems);
-    return t->recv[rank].bytes + (t->shape.is_in_place ? *first_elem * t->elem_bytes : 0);
+    struct part out = gotten(t, rank);
+    bool        is_in_whole = is_in_place(t, rank);
+    *first_elem = out.first;
+    *n_elems = out.n;
+    return t->recv[rank].bytes + (is_in_whole ? out.first * t->elem_bytes : 0);
 }
 
 void trial_check_result(const struct trial *t, const struct sim *sim, int rank)
@@ -153,42 +240,43 @@ void trial_check_result(const struct trial *t, const struct sim *sim, int rank)
     const uint8_t *have = trial_result(t, rank, &first, &n);
     for (size_t i = 0; i < n; i++) {
         uint64_t want = 0, is = 0;
-        expected(t, first + i, &want);
+        expected(t, rank, first + i, &want);
         memcpy(&is, have + i * t->elem_bytes, t->elem_bytes);
         if (is == want) continue;
-        print_error("rank %d, element %zu of %zu (%s %s%s): %#llx, wanted %#llx\n", rank, first + i,
-                    t->shape.count_elems, gm_dtype_name(t->shape.dtype), gm_redop_name(t->shape.redop),
-                    t->shape.is_in_place ? ", in place" : "", (unsigned long long)is, (unsigned long long)want);
+        print_error("rank %d, element %zu of %zu (%s %s%s): %#llx, wanted %#llx\n", rank, first + i, t->shape.count_elems,
+                    gm_dtype_name(t->shape.dtype), gm_redop_name(t->shape.redop), t->shape.is_in_place ? ", in place" : "",
+                    (unsigned long long)is, (unsigned long long)want);
         sim_assert(sim, is == want);
     }
     guard_check(&t->recv[rank]);
     guard_check(&t->send[rank]);
-    if (t->shape.is_in_place || t->send[rank].n_bytes == 0) return;
-    bool   is_gather = t->shape.algo->collective == GM_ALL_GATHER;
-    size_t chunk_first, chunk_n;
-    own_chunk(t, rank, &chunk_first, &chunk_n);
-    const uint8_t *sent = t->values[rank] + (is_gather ? chunk_first * t->elem_bytes : 0);
+    if (t->send[rank].n_bytes == 0) return;
+    const uint8_t *sent = t->values[rank] + given(t, rank).first * t->elem_bytes;
     sim_assert(sim, memcmp(sent, t->send[rank].bytes, t->send[rank].n_bytes) == 0); /* `send` is only read */
 }
 
 void trial_check_counts(const struct trial *t, const struct sim *sim)
 {
     const struct trial_shape *s = &t->shape;
-    uint64_t protocol_sent = 0, protocol_recv = 0;
-    size_t   elem_bytes = s->algo->collective == GM_BARRIER ? 1 : t->elem_bytes;
+    uint64_t protocol_sent = 0, protocol_recv = 0, payload_sent = 0, payload_recv = 0;
     for (int rank = 0; rank < t->n_ranks; rank++) {
         const struct gmi_op *op = &sim->ranks[rank].op;
         const gm_traffic    *traffic = &op->traffic;
-        uint64_t formula = s->algo->payload_sent_bytes(t->n_ranks, rank, s->count_elems, elem_bytes, s->root);
+        struct gmi_request   request = request_of(t, rank);
+        assert_ok(gmi_request_choose_codec(&request));
+        struct gmi_shape shape = gmi_request_shape(&request, rank, t->n_ranks);
+        shape.root = s->root;
         sim_assert(sim, traffic->calls == 1);
-        sim_assert(sim, traffic->payload_sent_bytes == formula);
+        sim_assert(sim, traffic->payload_sent_bytes == s->algo->payload_sent_bytes(&shape));
         sim_assert(sim, traffic->payload_recv_bytes == op->total_recv_bytes);
         sim_assert(sim, traffic->payload_sent_bytes + traffic->payload_recv_bytes + traffic->protocol_sent_bytes +
                                 traffic->protocol_recv_bytes == op->moved_bytes);
         protocol_sent += traffic->protocol_sent_bytes;
         protocol_recv += traffic->protocol_recv_bytes;
+        payload_sent += traffic->payload_sent_bytes;
+        payload_recv += traffic->payload_recv_bytes;
     }
-    sim_assert(sim, protocol_sent == protocol_recv);
+    sim_assert(sim, protocol_sent == protocol_recv && payload_sent == payload_recv);
     sim_assert(sim, sim_links_are_empty(sim));
 }
 

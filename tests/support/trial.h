@@ -17,12 +17,14 @@ enum trial_values {
 /* In which order an oracle adds. */
 enum trial_order {
     TRIAL_BY_RANK, /* 0, 1, ..., N-1 */
-    TRIAL_BY_RING  /* chunk k: k+1, k+2, ..., k */
+    TRIAL_BY_RING, /* chunk k: k+1, k+2, ..., k */
+    TRIAL_TO_ROOT  /* root+1, root+2, ..., root */
 };
 
 struct trial_shape {
     const struct gmi_algo *algo;
-    size_t                 count_elems;
+    size_t                 count_elems; /* of the whole buffer; in an all-to-all for each pair of ranks */
+    uint64_t               counts_seed; /* 0: equal chunks. Else their sizes are drawn from it, count_elems on average */
     gm_dtype               dtype;
     gm_redop               redop;
     bool                   is_in_place;
@@ -40,6 +42,8 @@ struct trial {
     struct trial_shape shape;
     int                n_ranks;
     size_t             elem_bytes;
+    size_t             counts[SIM_MAX_RANKS][SIM_MAX_RANKS + 1];      /* chunk k of rank r's buffer; one row for all but */
+    size_t             recv_counts[SIM_MAX_RANKS][SIM_MAX_RANKS + 1]; /* all-to-all: what rank r gets from k */
     struct guard       send[SIM_MAX_RANKS], recv[SIM_MAX_RANKS]; /* in place: recv only */
     uint8_t           *values[SIM_MAX_RANKS];                    /* what each rank contributes, whole */
 };
@@ -51,6 +55,18 @@ void trial_fini(struct trial *t);
 void trial_begin(struct trial *t, struct sim *sim, int rank);
 /* Begins on all ranks, runs, and checks everything: the end, results, untouched inputs, counts. */
 void trial_run(struct trial *t, struct sim *sim);
+
+static inline bool trial_has_root(const struct gmi_algo *row) { return gmi_has_root(row->collective); }
+static inline bool trial_is_reduction(const struct gmi_algo *row)
+{
+    return row->collective == GM_ALL_REDUCE || row->collective == GM_REDUCE_SCATTER || row->collective == GM_REDUCE;
+}
+/* Can it be called with sizes of chunks? */
+static inline bool trial_has_counts(const struct gmi_algo *row)
+{
+    return row->collective == GM_REDUCE_SCATTER || row->collective == GM_ALL_GATHER || row->collective == GM_GATHER ||
+           row->collective == GM_SCATTER || row->collective == GM_ALL_TO_ALL;
+}
 
 /* The result of a rank and what it must be; both fail the test with the difference. */
 void trial_check_result(const struct trial *t, const struct sim *sim, int rank);
