@@ -1,4 +1,5 @@
 /* main.c - the program `gradmesh`: the table of its subcommands, and nothing else. */
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -50,7 +51,18 @@ static int run_command(const char *name, int argc, char **argv)
     return unknown_command(name);
 }
 
-int main(int argc, char **argv)
+/* What a full disk swallowed must not look like success. Who closed standard output on purpose gets EBADF. */
+static int check_written(int exit_status)
+{
+    errno = 0;
+    bool is_written = fflush(stdout) == 0 && !ferror(stdout);
+    if (is_written || errno == EBADF || exit_status != CLI_EXIT_OK) return exit_status;
+    fprintf(stderr, "gradmesh: cannot write standard output%s%s\n", errno != 0 ? ": " : "",
+            errno != 0 ? strerror(errno) : "");
+    return CLI_EXIT_NO;
+}
+
+static int answer(int argc, char **argv)
 {
     const char *word = argc < 2 ? "" : argv[1];
     bool        is_help = strcmp(word, "help") == 0 || strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0;
@@ -73,3 +85,5 @@ int main(int argc, char **argv)
     }
     return run_command(word, argc - 1, argv + 1);
 }
+
+int main(int argc, char **argv) { return check_written(answer(argc, argv)); }

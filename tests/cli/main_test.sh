@@ -24,6 +24,14 @@ gradmesh run --help >"$scratch/a" 2>&1
 capture gradmesh help run
 check "help COMMAND equals COMMAND --help" cmp -s "$scratch/a" "$out"
 
+gradmesh --help >/dev/full 2>"$err"
+check "what cannot be written is a failure" is $? 1
+check "with a sentence" contains "$err" '^gradmesh: cannot write standard output: No space left on device$'
+gradmesh train --data synthetic --steps 1 >/dev/full 2>"$err"
+check "also of a training by one process" is $? 1
+gradmesh --help >&- 2>"$err"
+check "an output that was closed on purpose is none" is $? 0
+
 # Each command that there is has the three options that all have, and refuses an unknown one.
 for command in $(gradmesh --help | sed -n 's/^  \([a-z]*\)  .*/\1/p'); do
     capture gradmesh "$command" --help
