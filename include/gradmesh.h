@@ -28,6 +28,11 @@
  * say so. The library never prints, never exits, installs no signal handler and changes no
  * floating-point mode. It starts one service thread for each communicator with world_size > 1, with
  * all signals blocked in it.
+ *
+ * fork: a communicator stays with the process that created it. In a child of fork every call returns
+ * GM_ERR_STATE, and gm_comm_destroy only frees the child's copy; the parent and its peers go on. A child
+ * that keeps the descriptors open hides the parent's death from its peers, so let it call exec (all are
+ * close-on-exec), gm_comm_destroy or _exit soon.
  */
 #ifndef GRADMESH_H
 #define GRADMESH_H

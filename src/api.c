@@ -149,11 +149,20 @@ static gm_status check(struct call *c)
 
 /* ---- running ------------------------------------------------------------------------------------ */
 
+static gm_status forked(gm_comm *comm)
+{
+    gmi_error_clear(&comm->error);
+    comm->error.rank = comm->rank;
+    return gmi_error_set(&comm->error, GM_ERR_STATE, "this process was forked from rank %d, which created the communicator; "
+                         "only that one may call it: create another one here", comm->rank);
+}
+
 /* `work` NULL: to the end; else only starts. */
 static gm_status run_or_start(struct call c, gm_work **work)
 {
     gm_comm *comm = c.comm;
     if (comm == NULL) return GM_ERR_ARG;
+    if (!gmi_comm_is_ours(comm)) return forked(comm);
     if (atomic_exchange(&comm->is_in_call, true)) return GM_ERR_STATE; /* the other thread's record stays */
     gm_status status = check(&c);
     if (status == GM_OK) {
@@ -418,6 +427,7 @@ gm_status gm_work_wait(gm_work *work, int timeout_ms)
     if (work == NULL) return GM_ERR_ARG;
     gm_status status = gm_work_test(work);
     if (status == GM_AGAIN && timeout_ms != 0) {
+        if (!gmi_comm_is_ours(work->comm)) return forked(work->comm);
         if (atomic_exchange(&work->comm->is_in_call, true)) return GM_ERR_STATE;
         gmi_engine_wait(work->comm, work, timeout_ms < 0 ? GMI_NEVER : gmi_deadline_after_ms(timeout_ms));
         atomic_store(&work->comm->is_in_call, false);

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "base/alloc.h"
 #include "base/clock.h"
@@ -40,6 +41,9 @@ static gm_status check_options(const gm_comm_options *o, gm_error *error)
     if (o->world_size < 1 || o->rank < 0 || o->rank >= o->world_size) {
         return gmi_error_set(error, GM_ERR_ARG, "there is no rank %d in a world of %d", o->rank, o->world_size);
     }
+    if (o->world_size > GMI_MAX_RANKS) {
+        return gmi_error_set(error, GM_ERR_ARG, "a world of %d is too large: %d ranks at the most", o->world_size, GMI_MAX_RANKS);
+    }
     if (o->connect_timeout_ms <= 0 || o->stall_limit_ms < 0) {
         return gmi_error_set(error, GM_ERR_ARG, "connect_timeout_ms must be positive and stall_limit_ms not negative "
                              "(they are %d and %d)", o->connect_timeout_ms, o->stall_limit_ms);
@@ -67,6 +71,7 @@ static gm_status set_up(struct gm_comm *comm, const gm_comm_options *o, gm_error
 {
     comm->rank = comm->group.rank = o->rank;
     comm->n_ranks = comm->group.n_ranks = o->world_size;
+    comm->owner_pid = getpid();
     comm->stall_limit_ms = o->stall_limit_ms;
     comm->try_ns = (o->spin_us >= 0 ? o->spin_us : DEFAULT_SPIN_US) * INT64_C(1000);
     comm->log = (struct gmi_log){ .write = o->log, .user = o->log_user, .level = o->log_level };
@@ -131,6 +136,8 @@ gm_status gm_comm_create(gm_comm **out, const gm_comm_options *options, gm_error
     return GM_OK;
 }
 
+bool gmi_comm_is_ours(const struct gm_comm *comm) { return comm->owner_pid == getpid(); }
+
 /* ---- the end ----------------------------------------------------------------------------------- */
 
 static bool is_drained(struct gm_comm *comm)
@@ -160,13 +167,16 @@ static void say_goodbye(struct gm_comm *comm)
 void gm_comm_destroy(gm_comm *comm)
 {
     if (comm == NULL) return;
-    if (comm->n_ranks > 1) say_goodbye(comm);
+    /* A forked child closes its copies of the descriptors and frees its memory: the others notice nothing. */
+    if (!gmi_comm_is_ours(comm)) comm->has_service = false;
+    else if (comm->n_ranks > 1) say_goodbye(comm);
     tear_down(comm);
 }
 
 gm_status gm_comm_abort(gm_comm *comm, const char *reason)
 {
     if (comm == NULL || reason == NULL) return GM_ERR_ARG;
+    if (!gmi_comm_is_ours(comm)) return GM_ERR_STATE;
     struct gmi_failure failure = { .status = GM_ERR_ABORTED, .culprit = comm->rank, .reporter = comm->rank };
     snprintf(failure.cause, sizeof failure.cause, "rank %d aborted: %.250s", comm->rank, reason);
     gmi_failure_make_one_line(&failure);

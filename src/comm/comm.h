@@ -13,6 +13,7 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
+#include <sys/types.h>
 
 #include "base/log.h"
 #include "coll/op.h"
@@ -25,7 +26,8 @@
 #include "rendezvous/store_server.h"
 #include "transport/link.h"
 
-enum { GMI_NAME_BYTES = 32 };
+/* More ranks than that are a slip of the pen, and would only cost memory. */
+enum { GMI_NAME_BYTES = 32, GMI_MAX_RANKS = 65536 };
 
 struct gm_comm {
     /* Fixed at creation. */
@@ -36,6 +38,7 @@ struct gm_comm {
     int                         stall_limit_ms;
     struct gmi_log              log;
     char                       *fingerprint;
+    pid_t                       owner_pid; /* a process forked from it has no service thread: not its member */
     int64_t                     try_ns; /* how long a collective tries before it sleeps; 0: not at all */
 
     /* The caller's thread only. */
@@ -98,6 +101,10 @@ void gmi_service_notify(void *comm);
 
 /* ---- create.c: from options to connected links -------------------------------------------------- */
 gm_status gmi_comm_connect(struct gm_comm *comm, const gm_comm_options *options, gm_error *error);
+
+/* ---- comm.c -------------------------------------------------------------------------------------- */
+/* Is this the process that created it? A forked child shares the sockets, and must not touch them. */
+bool gmi_comm_is_ours(const struct gm_comm *comm);
 
 /* ---- links.c: data links beyond the ring --------------------------------------------------------- */
 /* Waits until the links that an algorithm needs are there. The failures of a collective. */

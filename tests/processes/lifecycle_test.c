@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -194,6 +195,40 @@ static void a_hundred_failures_leave_no_descriptor_and_no_thread(void **state)
     ranks_run(state, &job);
 }
 
+/* ---- forked children ---------------------------------------------------------------------------------- */
+
+static void call_as_a_child(struct rank_self *self)
+{
+    double   x = 1;
+    gm_work *work;
+    rank_expect(self, GM_ERR_STATE, gm_all_reduce(self->comm, &x, &x, 1, GM_F64, GM_SUM));
+    rank_check(self, strstr(gm_comm_error(self->comm)->text, "was forked from rank") != NULL);
+    rank_expect(self, GM_ERR_STATE, gm_barrier_start(self->comm, &work));
+    rank_expect(self, GM_ERR_STATE, gm_comm_abort(self->comm, "not mine to end"));
+    gm_comm_destroy(self->comm);
+    _exit(0);
+}
+
+static void fork_a_child(struct rank_self *self)
+{
+    int status = -1;
+    rank_create(self);
+    check_sum(self, self->comm, self->world_size);
+    pid_t child = fork();
+    if (child == 0) call_as_a_child(self);
+    rank_check(self, child > 0 && waitpid(child, &status, 0) == child && status == 0);
+    check_sum(self, self->comm, self->world_size);
+    rank_destroy(self);
+}
+
+static void a_forked_child_is_refused_and_harms_nothing(void **state)
+{
+    struct ranks_job job = { .n_ranks = 3, .body = fork_a_child };
+    ranks_run(state, &job);
+    job.is_hand_started = true; /* rank 0's child has a copy of the store, too */
+    ranks_run(state, &job);
+}
+
 static void destroying_nothing_is_fine(void **state)
 {
     (void)state;
@@ -208,6 +243,7 @@ int main(void)
         TEST(twenty_lives_without_a_launcher),
         TEST(the_world_may_change_its_size_from_life_to_life),
         TEST(two_communicators_live_side_by_side),
+        TEST(a_forked_child_is_refused_and_harms_nothing),
         TEST(a_hundred_lives_leave_no_descriptor_and_no_thread),
         TEST(a_hundred_failures_leave_no_descriptor_and_no_thread),
         TEST(destroying_nothing_is_fine),
