@@ -74,7 +74,10 @@ static gm_status where_the_store_is(struct creation *k, char *host, size_t host_
                              "a world of %d needs a meeting point: set the store, or master_addr and master_port "
                              "(GRADMESH_STORE, or MASTER_ADDR and MASTER_PORT)", o->world_size);
     }
-    snprintf(host, host_bytes, "%s", o->master_addr);
+    /* "[::1]" as well as "::1": both are in use. */
+    size_t n = strlen(o->master_addr);
+    bool   is_bracketed = n > 2 && o->master_addr[0] == '[' && o->master_addr[n - 1] == ']';
+    snprintf(host, host_bytes, "%.*s", (int)(is_bracketed ? n - 2 : n), o->master_addr + (is_bracketed ? 1 : 0));
     *port = o->master_port;
     return GM_OK;
 }

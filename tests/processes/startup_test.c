@@ -259,6 +259,39 @@ static void a_store_that_does_not_answer_is_named_with_the_reason(void **state)
     ranks_run(state, &job);
 }
 
+static void meet_in_brackets(struct rank_self *self)
+{
+    self->options.master_addr = "[::1]";
+    rank_create(self);
+    rank_ok(self, gm_barrier(self->comm));
+    rank_destroy(self);
+}
+
+static void the_meeting_point_may_be_in_brackets(void **state)
+{
+    int                     fd;
+    struct gmi_address_list list;
+    if (gmi_address_resolve(&list, "::1", 0, NULL) != GM_OK || gmi_socket_listen(&fd, &list.addresses[0], NULL) != GM_OK) {
+        skip(); /* a machine without IPv6 */
+    }
+    gmi_socket_close(&fd);
+    struct ranks_job job = { .n_ranks = 2, .body = meet_in_brackets, .host = "::1", .is_hand_started = true };
+    ranks_run(state, &job);
+}
+
+static void join_a_huge_world(struct rank_self *self)
+{
+    self->options.world_size = 2000000000;
+    self->options.connect_timeout_ms = 300;
+    fail_to_create(self, GM_ERR_ARG, "a world of 2000000000 is too large");
+}
+
+static void a_world_size_that_must_be_a_slip_takes_no_memory(void **state)
+{
+    struct ranks_job job = { .n_ranks = 2, .body = join_a_huge_world };
+    ranks_run(state, &job);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_teardown(name, ranks_teardown)
@@ -272,6 +305,8 @@ int main(void)
         TEST(the_missing_ranks_are_listed_by_all_who_waited),
         TEST(a_port_that_is_in_use_is_named),
         TEST(a_store_that_does_not_answer_is_named_with_the_reason),
+        TEST(the_meeting_point_may_be_in_brackets),
+        TEST(a_world_size_that_must_be_a_slip_takes_no_memory),
     };
     return cmocka_run_group_tests_name("start-up", tests, NULL, NULL);
 }
