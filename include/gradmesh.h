@@ -164,6 +164,9 @@ typedef enum gm_collective {
     GM_GATHER,
     GM_SCATTER,
     GM_ALL_TO_ALL,
+    GM_SEND, /* from here on: messages, between two ranks */
+    GM_RECV,
+    GM_SENDRECV,
     GM_COLLECTIVE_END
 } gm_collective;
 

@@ -16,6 +16,7 @@ enum {
     GMI_ALGO_HALVING = 8,
     GMI_ALGO_PAIRWISE = 9,
     GMI_ALGO_BRUCK = 10,
+    GMI_ALGO_MESSAGE = 11,
 };
 
 typedef void (*gmi_need_fn)(void *user, int peer);
@@ -37,6 +38,10 @@ struct gmi_algo {
 
     /* Calls gmi_port_watch for what must happen before progress can do more. */
     void (*interest)(struct gmi_op *op, struct gmi_poller *poller);
+
+    /* Judges a descriptor that has arrived; sets port->is_descriptor_matched when what follows it may be read, or
+     * listens for the next. NULL: it must be the same as ours (gmi_op_call_from). */
+    gm_status (*hear)(struct gmi_op *op, struct gmi_port *port, const struct gmi_descriptor *theirs);
 
     /* Calls need() for each peer that it must have a link to. NULL: the neighbours in the ring. */
     void (*peers)(int n_ranks, int rank, int root, gmi_need_fn need, void *user);

@@ -67,8 +67,19 @@ bool gmi_descriptor_same(const struct gmi_descriptor *a, const struct gmi_descri
            a->piece_bytes == b->piece_bytes && a->counts_hash == b->counts_hash;
 }
 
+static void format_message(const struct gmi_descriptor *d, char *text, size_t text_bytes)
+{
+    snprintf(text, text_bytes, "%s %s rank %u (tag %d, %s, %llu elems)", gm_collective_name((gm_collective)d->collective),
+             d->collective == GM_RECV ? "from" : "to", (unsigned)(d->counts_hash & ~GMI_AND_SENDS), (int)d->root,
+             gm_dtype_name((gm_dtype)d->dtype), (unsigned long long)d->count_elems);
+}
+
 const char *gmi_descriptor_format(const struct gmi_descriptor *d, char *text, size_t text_bytes)
 {
+    if (gmi_is_message((gm_collective)d->collective)) {
+        format_message(d, text, text_bytes);
+        return text;
+    }
     char redop[24] = "", root[24] = "", count[72] = "", counts[32] = "";
     if (d->redop != 0xff) snprintf(redop, sizeof redop, ", %s", gm_redop_name((gm_redop)d->redop));
     if (d->redop != 0xff && d->redop >= GM_REDOP_USER) snprintf(redop, sizeof redop, ", user %d", d->redop - GM_REDOP_USER);

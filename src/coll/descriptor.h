@@ -12,6 +12,12 @@
 
 enum { GMI_DESCRIPTOR_BYTES = 64, GMI_PIECE_HEADER_BYTES = 8 };
 
+/* The descriptors of messages (coll/message.h): GM_SEND, "I have this for you", and GM_RECV, "I want this from you". The
+ * tag is `root`, the number 0, and counts_hash holds for whom it is, with a flag in a GM_RECV of a rank that also has
+ * something for the other in the same call. */
+#define GMI_AND_SENDS UINT32_C(0x80000000)
+static inline bool gmi_is_message(gm_collective which) { return which >= GM_SEND && which <= GM_SENDRECV; }
+
 /* As counts_hash: each pair of ranks has a count of its own (all_to_allv), count_elems on the wire. */
 enum { GMI_COUNTS_BY_PAIR = 1 };
 

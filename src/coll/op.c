@@ -5,6 +5,7 @@
 #include "base/check.h"
 #include "base/clock.h"
 #include "coll/algo.h"
+#include "coll/message.h"
 
 /* ---- from a request to an op -------------------------------------------------------------------- */
 
@@ -149,7 +150,9 @@ void gmi_op_describe(struct gmi_op *op, const struct gmi_algo *algo, const struc
     op->trouble = (struct gmi_trouble){ .status = GM_OK, .peer = -1 };
     op->counts = request->counts;
     op->recv_counts = request->recv_counts;
+    op->message = request->message;
     describe(op, request, seq);
+    if (gmi_is_message(request->which)) gmi_message_describe(op);
 }
 
 void gmi_op_set_up(struct gmi_op *op, const struct gmi_algo *algo, const struct gmi_request *request,
@@ -204,13 +207,13 @@ gm_status gmi_op_bad_bytes(struct gmi_op *op, const struct gmi_port *port, const
     return keep_first(op, (struct gmi_trouble){ .status = GM_ERR_PROTOCOL, .peer = port->peer, .what = what });
 }
 
-gm_status gmi_op_mismatch(struct gmi_op *op, const struct gmi_port *port,
-                          const struct gmi_descriptor *theirs)
+gm_status gmi_op_mismatch(struct gmi_op *op, const struct gmi_port *port, const struct gmi_descriptor *theirs,
+                          const struct gmi_descriptor *ours)
 {
     return keep_first(op, (struct gmi_trouble){ .status = GM_ERR_MISMATCH,
                                                 .peer = port->peer,
                                                 .has_theirs = true,
                                                 .theirs = *theirs,
-                                                .ours = gmi_op_call_from(op, port->peer),
+                                                .ours = *ours,
                                                 .what = "calls something else" });
 }

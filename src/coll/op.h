@@ -22,6 +22,13 @@ struct gmi_group {
     struct gmi_port *ports;     /* by rank; the own one unused */
 };
 
+/* A message, or one each way, as its caller asked for it. */
+struct gmi_message_call {
+    int    to, from; /* -1: nobody */
+    int    send_tag, recv_tag;
+    size_t send_elems, recv_elems;
+};
+
 /* A collective as its caller asked for it. What is not needed is 0; redop and root are -1 where there is
  * none. In place means send == recv; a broadcast is always in place. */
 struct gmi_request {
@@ -35,6 +42,7 @@ struct gmi_request {
     const size_t    *counts;      /* by rank: the sizes of the chunks; NULL: equal ones. Stays the caller's, and ... */
     const size_t    *recv_counts; /* of what comes in an all-to-all ... as it is until the op is over */
     struct gmi_user_op user_op;   /* what `redop` is, if it is the caller's own */
+    struct gmi_message_call message;   /* of GM_SEND, GM_RECV and GM_SENDRECV */
     struct gmi_codec codec; /* by gmi_request_choose_codec */
 };
 
@@ -75,7 +83,8 @@ struct gmi_op {
     uint8_t       *output;
     uint8_t       *own_output; /* reduce-scatter out of place: where the own chunk goes; else NULL */
     size_t         count_elems;
-    const size_t  *counts, *recv_counts; /* as in the request */
+    const size_t  *counts, *recv_counts; /* as in the request ... */
+    struct gmi_message_call message;          /* ... of messages */
     uint8_t       *scratch; /* GMI_SCRATCH_BYTES */
     uint8_t       *work;    /* algo->work_bytes */
 
@@ -152,6 +161,7 @@ int gmi_op_waits_for(const struct gmi_op *op);
 /* For ports: what went wrong, kept in op->trouble; the first one stays. Return its status. */
 gm_status gmi_op_link_broke(struct gmi_op *op, const struct gmi_port *port);
 gm_status gmi_op_bad_bytes(struct gmi_op *op, const struct gmi_port *port, const char *what);
-gm_status gmi_op_mismatch(struct gmi_op *op, const struct gmi_port *port, const struct gmi_descriptor *theirs);
+gm_status gmi_op_mismatch(struct gmi_op *op, const struct gmi_port *port, const struct gmi_descriptor *theirs,
+                          const struct gmi_descriptor *ours);
 
 #endif

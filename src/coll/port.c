@@ -4,19 +4,32 @@
 
 #include "base/bytes.h"
 #include "base/check.h"
+#include "coll/algo.h"
 #include "coll/op.h"
 #include "net/poller.h"
 
+void gmi_port_say(struct gmi_port *port, const struct gmi_descriptor *call)
+{
+    port->out = (struct gmi_port_header){ .total_bytes = GMI_DESCRIPTOR_BYTES };
+    gmi_descriptor_encode(call, port->out.bytes);
+    port->out_piece_left_bytes = 0;
+    port->is_descriptor_sent = false;
+}
+
+void gmi_port_listen(struct gmi_port *port)
+{
+    port->in = (struct gmi_port_header){ .total_bytes = GMI_DESCRIPTOR_BYTES };
+    port->in_piece_left_bytes = 0;
+    port->is_descriptor_matched = false;
+}
+
 void gmi_port_begin(struct gmi_port *port, struct gmi_op *op)
 {
+    struct gmi_descriptor call = gmi_op_call_to(op, port->peer);
     port->op = op;
     port->seq = op->call.seq;
-    port->out = (struct gmi_port_header){ .total_bytes = GMI_DESCRIPTOR_BYTES };
-    struct gmi_descriptor call = gmi_op_call_to(op, port->peer);
-    gmi_descriptor_encode(&call, port->out.bytes);
-    port->in = (struct gmi_port_header){ .total_bytes = GMI_DESCRIPTOR_BYTES };
-    port->out_piece_left_bytes = port->in_piece_left_bytes = 0;
-    port->is_descriptor_sent = port->is_descriptor_matched = false;
+    gmi_port_say(port, &call);
+    gmi_port_listen(port);
 }
 
 static bool is_header_done(const struct gmi_port_header *h) { return h->moved_bytes == h->total_bytes; }
@@ -99,8 +112,9 @@ static gm_status compare_descriptor(struct gmi_port *port)
     if (!gmi_descriptor_decode(&theirs, port->in.bytes)) {
         return gmi_op_bad_bytes(port->op, port, "sent bytes that are no descriptor of a collective");
     }
+    if (port->op->algo->hear != NULL) return port->op->algo->hear(port->op, port, &theirs);
     struct gmi_descriptor expected = gmi_op_call_from(port->op, port->peer);
-    if (!gmi_descriptor_same(&theirs, &expected)) return gmi_op_mismatch(port->op, port, &theirs);
+    if (!gmi_descriptor_same(&theirs, &expected)) return gmi_op_mismatch(port->op, port, &theirs, &expected);
     port->peer_arrival_ns = theirs.arrival_ns;
     port->is_descriptor_matched = true;
     return GM_OK;

@@ -39,7 +39,15 @@ struct gmi_port {
     size_t                 out_piece_left_bytes, in_piece_left_bytes;
     bool                   is_descriptor_sent, is_descriptor_matched;
     int64_t                peer_arrival_ns; /* by the peer's clock; valid once matched */
+
+    /* On links for messages: what the peer wants from us, heard before we were to give it (coll/message.h). */
+    bool                  has_request;
+    struct gmi_descriptor request;
 };
+
+/* What gmi_port_begin does, one by one: queues a descriptor; takes what comes next for one. */
+void gmi_port_say(struct gmi_port *port, const struct gmi_descriptor *call);
+void gmi_port_listen(struct gmi_port *port);
 
 /* Before each collective: queues its descriptor. */
 void gmi_port_begin(struct gmi_port *port, struct gmi_op *op);

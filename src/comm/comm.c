@@ -242,6 +242,10 @@ gm_status gm_comm_kernel_traffic(const gm_comm *comm, uint64_t *sent_bytes, uint
 
 static gm_status formula(const gm_comm *comm, struct gmi_request *request, uint64_t *sent_bytes)
 {
+    if (gmi_is_message(request->which)) {
+        *sent_bytes = request->which == GM_RECV ? 0 : (uint64_t)request->count_elems * gm_dtype_bytes(request->dtype);
+        return GM_OK;
+    }
     if (gmi_has_root(request->which) && (request->root < 0 || request->root >= comm->n_ranks)) return GM_ERR_ARG;
     gm_status status = gmi_request_choose_codec(request);
     if (status != GM_OK) return status;

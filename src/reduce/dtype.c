@@ -23,6 +23,9 @@ static const char *const collectives[GM_COLLECTIVE_END] = {
     [GM_GATHER] = "gather",
     [GM_SCATTER] = "scatter",
     [GM_ALL_TO_ALL] = "all_to_all",
+    [GM_SEND] = "send",
+    [GM_RECV] = "recv",
+    [GM_SENDRECV] = "sendrecv",
 };
 
 size_t gm_dtype_bytes(gm_dtype dtype)
