@@ -10,10 +10,13 @@ includedir ?= $(PREFIX)/include
 bindir  ?= $(PREFIX)/bin
 mandir  ?= $(PREFIX)/share/man
 docdir  ?= $(PREFIX)/share/doc/gradmesh
+pkgconfigdir ?= $(libdir)/pkgconfig
+cmakedir ?= $(libdir)/cmake/gradmesh
 
 CC      ?= cc
 CXX     ?= c++
 AR      ?= ar
+INSTALL ?= install
 OPT     ?= -O3
 WARN    := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wpointer-arith \
            -Wwrite-strings -Wformat=2 -Wundef
@@ -110,6 +113,42 @@ ubsan:  ## the tests under the undefined-behaviour sanitizer
 	@$(MAKE) --no-print-directory BUILD=$(BUILD)/ubsan SAN=undefined test
 tsan:   ## the tests under the thread sanitizer
 	@$(MAKE) --no-print-directory BUILD=$(BUILD)/tsan SAN=thread test
+
+# DESTDIR is put in front of every path and appears in no file; the directories are those at the top.
+DOCS     := $(wildcard README.md CHANGELOG.md ARCHITECTURE.md LICENSE docs/*.md)
+EXAMPLES := $(wildcard examples/*.c)
+CONFIGS  := gradmeshConfig.cmake gradmeshConfigVersion.cmake gradmeshTargets.cmake
+D        := $(DESTDIR)
+from_cmake = $(shell realpath -m --relative-to='$(cmakedir)' '$(1)')
+fill     = sed -e 's|@VERSION@|$(VERSION)|g' -e 's|@MAJOR@|$(MAJOR)|g' -e 's|@PREFIX@|$(PREFIX)|g' \
+           -e 's|@LIBDIR@|$(patsubst $(PREFIX)/%,$${prefix}/%,$(libdir))|g' \
+           -e 's|@INCLUDEDIR@|$(patsubst $(PREFIX)/%,$${prefix}/%,$(includedir))|g' \
+           -e 's|@CMAKE_TO_LIB@|$(call from_cmake,$(libdir))|g' \
+           -e 's|@CMAKE_TO_INCLUDE@|$(call from_cmake,$(includedir))|g'
+
+.PHONY: install uninstall
+install: all  ## install program, libraries, header, manual; DESTDIR, PREFIX, libdir, ... as usual
+	$(INSTALL) -d $(D)$(bindir) $(D)$(libdir) $(D)$(includedir) $(D)$(pkgconfigdir) $(D)$(cmakedir) \
+	    $(D)$(mandir)/man1 $(D)$(docdir)/examples
+	$(INSTALL) -m 755 $(BUILD)/gradmesh $(D)$(bindir)
+	$(INSTALL) -m 644 include/gradmesh.h $(D)$(includedir)
+	$(INSTALL) -m 644 $(BUILD)/libgradmesh.a $(D)$(libdir)
+	$(INSTALL) -m 755 $(SHARED) $(D)$(libdir)
+	ln -sf libgradmesh.so.$(VERSION) $(D)$(libdir)/libgradmesh.so.$(MAJOR)
+	ln -sf libgradmesh.so.$(MAJOR) $(D)$(libdir)/libgradmesh.so
+	$(fill) packaging/gradmesh.pc.in >$(D)$(pkgconfigdir)/gradmesh.pc
+	for file in $(CONFIGS); do $(fill) packaging/$$file.in >$(D)$(cmakedir)/$$file || exit 1; done
+	chmod 644 $(D)$(pkgconfigdir)/gradmesh.pc $(addprefix $(D)$(cmakedir)/,$(CONFIGS))
+	$(INSTALL) -m 644 docs/man/gradmesh.1 $(D)$(mandir)/man1
+	$(INSTALL) -m 644 $(DOCS) $(D)$(docdir)
+	$(INSTALL) -m 644 $(EXAMPLES) $(D)$(docdir)/examples
+
+uninstall:  ## remove what install has put there; name the same directories
+	rm -f $(D)$(bindir)/gradmesh $(D)$(includedir)/gradmesh.h $(D)$(mandir)/man1/gradmesh.1 \
+	    $(D)$(pkgconfigdir)/gradmesh.pc $(addprefix $(D)$(cmakedir)/,$(CONFIGS)) \
+	    $(addprefix $(D)$(libdir)/,libgradmesh.a libgradmesh.so libgradmesh.so.$(MAJOR) libgradmesh.so.$(VERSION)) \
+	    $(addprefix $(D)$(docdir)/,$(notdir $(DOCS)) $(EXAMPLES))
+	-rmdir $(D)$(docdir)/examples $(D)$(docdir) $(D)$(cmakedir) 2>/dev/null
 
 # MNIST when it is here or can be brought in a minute; without a network the digits are drawn.
 .PHONY: run

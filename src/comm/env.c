@@ -1,6 +1,7 @@
 /* env.c - who am I, and where do the others meet: from the environment that launchers set.
  *
  * The only place of the library that reads the environment. */
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -34,7 +35,8 @@ static gm_status take_number(const char *name, long least, long most, int *numbe
     if (value == NULL) return GM_OK;
     char *end;
     long  n = strtol(value, &end, 10);
-    if (*end != '\0' || n < least || n > most) {
+    bool  is_number = strchr("-0123456789", value[0]) != NULL && end != value; /* strtol takes " +7" too */
+    if (!is_number || *end != '\0' || n < least || n > most) {
         return gmi_error_set(error, GM_ERR_ARG, "%s is '%.60s'; it must be a number from %ld to %ld", name, value, least, most);
     }
     *number = (int)n;
