@@ -48,7 +48,7 @@ TEST_SRC    := $(wildcard src/*_test.c src/*/*_test.c train/*_test.c launch/*_te
 LONG_SRC    := $(wildcard tests/long/*_test.c)
 TESTS       := $(patsubst %.c,$(BUILD)/tests/%,$(TEST_SRC))
 LONG_TESTS  := $(patsubst %.c,$(BUILD)/tests/%,$(LONG_SRC))
-SCRIPTS     := $(wildcard tests/cli/*_test.sh tests/api/*_test.sh)
+SCRIPTS     := $(wildcard tests/cli/*_test.sh tests/api/*_test.sh tests/processes/*_test.sh)
 LONG_SCRIPTS := $(wildcard tests/long/*_test.sh)
 
 TRAIN_LIBS  := -lopenblas -lz -lcjson -lcrypto -lm

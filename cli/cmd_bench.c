@@ -482,7 +482,7 @@ int cli_cmd_bench(int argc, char **argv)
           .help = "the root of a broadcast" },
         { .name = "algo", .kind = CLI_TEXT, .text = &args.algorithm,
           .value_name = "auto|ring|naive|...", .help = "algorithm (default: auto)" },
-        { .name = "transport", .kind = CLI_TEXT, .text = &args.transport, .value_name = "auto|tcp",
+        { .name = "transport", .kind = CLI_TEXT, .text = &args.transport, .value_name = "auto|tcp|shm",
           .help = "how bytes travel (default: auto)" },
         { .name = "check", .letter = 'c', .kind = CLI_FLAG, .flag = &args.effort.checks_all,
           .help = "check the result of every timed iteration, not only before and after them" },

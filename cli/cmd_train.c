@@ -65,7 +65,7 @@ static void list_options(struct train_args *args, struct cli_option *options)
           .help = "how many workers to start on this machine" },
         { .name = "threads", .kind = CLI_INT, .integer = &args->n_threads, .default_text = "1", .min = 1,
           .max = 1024, .help = "threads of each worker for matrix products" },
-        { .name = "transport", .kind = CLI_TEXT, .text = &args->transport, .value_name = "auto|tcp|...",
+        { .name = "transport", .kind = CLI_TEXT, .text = &args->transport, .value_name = "auto|tcp|shm",
           .help = "how bytes travel (default: auto)" },
         { .name = "algo", .kind = CLI_TEXT, .text = &args->algorithm,
           .value_name = "auto|ring|naive|...", .help = "how gradients are exchanged (default: auto)" },

@@ -197,20 +197,31 @@ static void print_precision(FILE *file, const struct gmt_difference *difference,
     else fprintf(file, ", the others differ by %.3g at most\n", difference->max_abs_diff);
 }
 
+/* What the kernel says to our count. It sees nothing of what goes through shared memory. */
+static void compare_with_kernel(const struct gmt_rank_account *account, char *text, size_t text_bytes)
+{
+    uint64_t by_tcp = account->payload_sent_bytes + account->protocol_sent_bytes - account->memory_sent_bytes;
+    bool     agrees = account->kernel_sent_bytes == by_tcp;
+    if (!account->has_kernel_count)
+        snprintf(text, text_bytes, "the kernel did not say");
+    else if (!agrees)
+        snprintf(text, text_bytes, "%s of all by TCP, of which THE KERNEL COUNTED %s", GROUPED(by_tcp),
+                 GROUPED(account->kernel_sent_bytes));
+    else if (account->memory_sent_bytes > 0)
+        snprintf(text, text_bytes, "%s of all by TCP, as the kernel says, the rest through memory",
+                 GROUPED(by_tcp));
+    else
+        snprintf(text, text_bytes, "the kernel agrees to the byte");
+}
+
 static void print_worker_traffic(FILE *file, int rank, const struct gmt_rank_account *account)
 {
-    char formula[96], kernel[96];
+    char formula[96], kernel[160];
     if (account->payload_sent_bytes == account->formula_bytes)
         snprintf(formula, sizeof formula, "as the formula says");
     else
         snprintf(formula, sizeof formula, "THE FORMULA SAYS %s", GROUPED(account->formula_bytes));
-    uint64_t counted = account->payload_sent_bytes + account->protocol_sent_bytes;
-    if (!account->has_kernel_count) snprintf(kernel, sizeof kernel, "the kernel did not say");
-    else if (account->kernel_sent_bytes == counted)
-        snprintf(kernel, sizeof kernel, "the kernel agrees to the byte");
-    else
-        snprintf(kernel, sizeof kernel, "THE KERNEL COUNTED %s",
-                 GROUPED(account->kernel_sent_bytes));
+    compare_with_kernel(account, kernel, sizeof kernel);
     fprintf(file, "             rank %d sent %14s bytes, %s; +%s of protocol, %s\n", rank,
             GROUPED(account->payload_sent_bytes), formula, GROUPED(account->protocol_sent_bytes),
             kernel);

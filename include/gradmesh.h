@@ -206,7 +206,14 @@ typedef struct gm_comm_options {
      * ("10.0.0.0/8"). NULL: the address from which the store is reached. */
     const char *interface_names;
 
-    const char *transport;     /* "auto" or "tcp". NULL: "auto" */
+    /* How data travel. "auto": through shared memory between ranks of one host, else over TCP. "tcp".
+     * "shm": through shared memory, or gm_comm_create fails with GM_ERR_UNSUPPORTED on every rank.
+     * Ranks may differ; two share memory when both may. NULL: "auto" */
+    const char *transport;
+    /* Ranks with the same one are on one host. NULL: found out (same boot id and same network
+     * namespace). With names of its own one host plays several; one name for several hosts costs a
+     * warning and changes nothing. */
+    const char *host_id;
     /* "auto" (by size), or to force one where it exists: "ring", "direct", "doubling", "halving", "exchange", "tree",
      * "dissemination", "pairwise", "bruck", "naive". A collective for which it does not exist takes what "auto" would.
      * So does a reduction that is rounded once (SUM, PROD and AVG of f16 and bf16, AVG of integers) when the algorithm
@@ -231,9 +238,9 @@ typedef struct gm_comm_options {
 GM_API void gm_comm_options_default(gm_comm_options *options);
 
 /* Takes from the environment what is set there, over what *options holds: the GRADMESH_ variables
- * (RANK, WORLD_SIZE, STORE, JOB_ID, SOCKET_IFNAME, TRANSPORT, ALGO, TIMEOUT_MS, SPIN_US, LOG), and MASTER_ADDR and
- * MASTER_PORT; rank and world size from the first complete family of GRADMESH_RANK/GRADMESH_WORLD_SIZE,
- * RANK/WORLD_SIZE, OMPI_COMM_WORLD_RANK/_SIZE, PMI_RANK/PMI_SIZE, SLURM_PROCID/SLURM_NTASKS,
+ * (RANK, WORLD_SIZE, STORE, JOB_ID, SOCKET_IFNAME, TRANSPORT, HOST_ID, ALGO, TIMEOUT_MS, SPIN_US,
+ * LOG), and MASTER_ADDR and MASTER_PORT; rank and world size from the first complete family of
+ * GRADMESH_RANK/GRADMESH_WORLD_SIZE, RANK/WORLD_SIZE, OMPI_COMM_WORLD_RANK/_SIZE, PMI_RANK/PMI_SIZE, SLURM_PROCID/SLURM_NTASKS,
  * and JOB_COMPLETION_INDEX with WORLD_SIZE. With none of them it is a world of one. The strings point
  * into the environment. The only function of the library that reads it. Does not block.
  *
@@ -248,7 +255,8 @@ GM_API GM_MUST_USE gm_status gm_comm_options_from_env(gm_comm_options *options, 
  * NULL, everything is cleaned up and *error (may be NULL) says what was wrong.
  *
  * GM_ERR_ARG: options that cannot be right. GM_ERR_UNSUPPORTED: a transport or algorithm that is
- * not there. GM_ERR_TIMEOUT: somebody did not come; the sentence lists the missing ranks.
+ * not there, or memory that must be shared and cannot be. GM_ERR_TIMEOUT: somebody did not come; the
+ * sentence lists the missing ranks.
  * GM_ERR_REFUSED: this process is turned away: other job id, rank already taken, other world size.
  * GM_ERR_MISMATCH: fingerprints differ. GM_ERR_VERSION: another protocol version.
  * GM_ERR_PEER_LOST: a rank vanished meanwhile. GM_ERR_SYSTEM: no port, no descriptor, ...
@@ -472,6 +480,8 @@ typedef struct gm_traffic {
     uint64_t payload_recv_bytes;
     uint64_t protocol_sent_bytes; /* descriptors, piece headers; for GM_COLLECTIVE_END also handshakes */
     uint64_t protocol_recv_bytes;
+    uint64_t memory_sent_bytes;   /* of payload and protocol: what went through shared memory */
+    uint64_t memory_recv_bytes;
     int64_t  elapsed_ns;          /* inside collectives */
     int64_t  waiting_ns;          /* of that: asleep because nothing could move */
 } gm_traffic;
@@ -480,9 +490,11 @@ typedef struct gm_traffic {
  * Does not block. GM_OK, GM_ERR_ARG. */
 GM_API gm_status gm_comm_traffic(const gm_comm *comm, gm_collective which, gm_traffic *traffic);
 
-/* What the kernel counted on the data links: sent_bytes without retransmissions, recv_bytes. When no
- * collective runs they equal payload + protocol of gm_comm_traffic to the byte. Waits up to a second
- * until everything sent is acknowledged. Linux; elsewhere GM_ERR_UNSUPPORTED.
+/* What the kernel counted on the TCP connections of the data links: sent_bytes without
+ * retransmissions, recv_bytes. When no collective runs they equal payload + protocol - memory of
+ * gm_comm_traffic to the byte. (What goes through shared memory passes no kernel and is counted by
+ * the library alone; the connection of such a link has carried how the two met, and no more.) Waits
+ * up to a second until everything sent is acknowledged. Linux; elsewhere GM_ERR_UNSUPPORTED.
  * GM_OK, GM_ERR_ARG, GM_ERR_UNSUPPORTED, GM_ERR_STATE (a collective is running),
  * GM_ERR_TIMEOUT (something is still unacknowledged). */
 GM_API GM_MUST_USE gm_status gm_comm_kernel_traffic(const gm_comm *comm, uint64_t *sent_bytes,

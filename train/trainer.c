@@ -454,8 +454,8 @@ static gm_status save_checkpoint(struct gmt_trainer *trainer, gm_error *error)
 
 /* ---- the end --------------------------------------------------------------------------------- */
 
-/* What a rank sends about itself: four numbers, a flag, and 32 bytes of hash. */
-enum { ACCOUNT_NUMBERS = 5, ACCOUNT_WORDS = ACCOUNT_NUMBERS + 4 };
+/* What a rank sends about itself: five numbers, a flag, and 32 bytes of hash. */
+enum { ACCOUNT_NUMBERS = 6, ACCOUNT_WORDS = ACCOUNT_NUMBERS + 4 };
 
 static void hash_to_words(const char *hex, int64_t *words)
 {
@@ -488,6 +488,7 @@ static void own_account(struct gmt_trainer *trainer, const char *hash, int64_t *
     words[2] = (int64_t)traffic.protocol_sent_bytes;
     words[3] = (int64_t)kernel_sent;
     words[4] = has_kernel_count;
+    words[5] = (int64_t)traffic.memory_sent_bytes;
     hash_to_words(hash, words + ACCOUNT_NUMBERS);
 }
 
@@ -511,7 +512,8 @@ static gm_status gather_accounts(struct gmt_trainer *trainer, struct gmt_end *en
                                               .formula_bytes = (uint64_t)from[1],
                                               .protocol_sent_bytes = (uint64_t)from[2],
                                               .kernel_sent_bytes = (uint64_t)from[3],
-                                              .has_kernel_count = from[4] != 0 };
+                                              .has_kernel_count = from[4] != 0,
+                                              .memory_sent_bytes = (uint64_t)from[5] };
         words_to_hash(from + ACCOUNT_NUMBERS, account->state_hash);
         end->are_identical &= strcmp(account->state_hash, end->state_hash) == 0;
     }

@@ -65,6 +65,7 @@ struct gmt_rank_account {
     uint64_t payload_sent_bytes;
     uint64_t formula_bytes;        /* what the formulas of the algorithms say for the same calls */
     uint64_t protocol_sent_bytes;
+    uint64_t memory_sent_bytes;    /* of payload and protocol: by shared memory */
     uint64_t kernel_sent_bytes;    /* meaningful if has_kernel_count */
     bool     has_kernel_count;
 };

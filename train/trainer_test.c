@@ -415,8 +415,8 @@ static void the_log_has_one_object_a_line_and_the_end_record_its_fields(void **s
     (void)state;
     struct scratch scratch;
     struct gmt_end end = { .world_size = 2, .steps = 7, .loss = NAN, .are_identical = true };
-    struct gmt_rank_account accounts[2] = { { "aa", 10, 10, 3, 13, true },
-                                            { "aa", 11, 11, 3, 0, false } };
+    struct gmt_rank_account accounts[2] = { { "aa", 10, 10, 3, 0, 13, true },
+                                            { "aa", 11, 11, 3, 5, 0, false } };
     end.accounts = accounts;
     end.test = (struct gmt_evaluation){ 100, 97, 0.97, 0.1 };
     strcpy(end.state_hash, "aa");

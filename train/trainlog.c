@@ -111,6 +111,11 @@ static uint64_t protocol_of(const struct gmt_rank_account *account)
     return account->protocol_sent_bytes;
 }
 
+static uint64_t memory_of(const struct gmt_rank_account *account)
+{
+    return account->memory_sent_bytes;
+}
+
 static void add_kernel_counts(cJSON *object, const struct gmt_end *end)
 {
     cJSON *list = cJSON_AddArrayToObject(object, "kernel_bytes_sent");
@@ -142,11 +147,12 @@ cJSON *gmt_log_end(const struct gmt_end *end)
     add_numbers(object, "payload_bytes_sent", end, payload_of);
     add_numbers(object, "payload_bytes_formula", end, formula_of);
     add_numbers(object, "protocol_bytes_sent", end, protocol_of);
+    add_numbers(object, "memory_bytes_sent", end, memory_of);
     add_kernel_counts(object, end);
     add_number(object, "naive_payload_bytes", (double)end->naive_bytes);
     add_number(object, "samples_per_s", end->samples_per_s);
     add_split(object, &end->split);
-    return whole_or_null(object, 18 + 7);
+    return whole_or_null(object, 19 + 7);
 }
 
 /* ---- the file -------------------------------------------------------------------------------- */

@@ -60,6 +60,12 @@ static void append_piece_header(struct gmi_port_header *h, bool is_behind_descri
     h->total_bytes += GMI_PIECE_HEADER_BYTES;
 }
 
+static gm_status link_failed(struct gmi_port *port, gm_status status)
+{
+    if (status != GM_ERR_PROTOCOL) return gmi_op_link_broke(port->op, port);
+    return gmi_op_bad_bytes(port->op, port, "wrote what cannot be right into the memory of the link");
+}
+
 /* ---- sending ----------------------------------------------------------------------------------- */
 
 static void begin_piece_out(struct gmi_port *port, size_t piece_bytes)
@@ -86,7 +92,7 @@ gm_status gmi_port_send_some(struct gmi_port *port, const void *data, size_t rea
     size_t    moved;
     gm_status status = gmi_link_send_some(port->link, parts, n_parts, &moved);
     if (status == GM_AGAIN) return GM_OK;
-    if (status != GM_OK) return gmi_op_link_broke(op, port);
+    if (status != GM_OK) return link_failed(port, status);
 
     size_t header = take_header(&port->out, moved);
     if (port->out.moved_bytes >= GMI_DESCRIPTOR_BYTES) port->is_descriptor_sent = true;
@@ -94,6 +100,7 @@ gm_status gmi_port_send_some(struct gmi_port *port, const void *data, size_t rea
     port->out_piece_left_bytes -= *moved_bytes;
     op->traffic.protocol_sent_bytes += header;
     op->traffic.payload_sent_bytes += *moved_bytes;
+    if (port->link->is_shared_memory) op->traffic.memory_sent_bytes += moved;
     op->moved_bytes += moved;
     return GM_OK;
 }
@@ -149,11 +156,12 @@ gm_status gmi_port_recv_some(struct gmi_port *port, void *into, size_t space_byt
     size_t    moved;
     gm_status status = gmi_link_recv_some(port->link, parts, n_parts, &moved);
     if (status == GM_AGAIN) return GM_OK;
-    if (status != GM_OK) return gmi_op_link_broke(op, port);
+    if (status != GM_OK) return link_failed(port, status);
 
     size_t header = take_header(&port->in, moved);
     op->traffic.protocol_recv_bytes += header;
     op->traffic.payload_recv_bytes += moved - header;
+    if (port->link->is_shared_memory) op->traffic.memory_recv_bytes += moved;
     op->moved_bytes += moved;
     if (!port->is_descriptor_matched && port->in.moved_bytes >= GMI_DESCRIPTOR_BYTES) {
         status = compare_descriptor(port);

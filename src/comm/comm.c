@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "coll/algo.h"
+#include "net/host.h"
 
 enum { GOODBYE_MS = 2000, ACKNOWLEDGE_MS = 1000, DEFAULT_SPIN_US = 50 };
 
@@ -53,7 +54,9 @@ static gm_status check_options(const gm_comm_options *o, gm_error *error)
     if (status == GM_OK) status = check_name("fingerprint", o->fingerprint, 64 * 1024, error);
     if (status != GM_OK) return status;
     if (o->transport != NULL && gmi_transport_find(o->transport) == NULL) {
-        return gmi_error_set(error, GM_ERR_UNSUPPORTED, "there is no transport '%.40s'; there are: auto, tcp", o->transport);
+        char names[80];
+        return gmi_error_set(error, GM_ERR_UNSUPPORTED, "there is no transport '%.40s'; there are: %s", o->transport,
+                             gmi_transport_names(names, sizeof names));
     }
     if (o->algorithm != NULL && !gmi_algo_is_name(o->algorithm)) {
         char names[160];
@@ -61,6 +64,12 @@ static gm_status check_options(const gm_comm_options *o, gm_error *error)
                              gmi_algo_names(names, sizeof names));
     }
     return GM_OK;
+}
+
+static enum gmi_sharing sharing_of(const struct gmi_transport *transport)
+{
+    if (!transport->uses_memory) return GMI_SHARES_NEVER;
+    return transport->uses_sockets ? GMI_SHARES_WHERE_IT_CAN : GMI_SHARES_WITH_ALL;
 }
 
 /* ---- creation ---------------------------------------------------------------------------------- */
@@ -90,14 +99,18 @@ static gm_status set_up(struct gm_comm *comm, const gm_comm_options *o, gm_error
     comm->fingerprint = gmi_strdup(or_default(o->fingerprint, ""));
     comm->group.ports = gmi_alloc((size_t)comm->n_ranks, sizeof *comm->group.ports);
     comm->calls = gmi_alloc((size_t)comm->n_ranks, sizeof *comm->calls);
+    comm->shares = gmi_alloc((size_t)comm->n_ranks, sizeof *comm->shares);
     comm->has_link = gmi_alloc((size_t)comm->n_ranks, sizeof *comm->has_link);
-    if (comm->fingerprint == NULL || comm->group.ports == NULL || comm->calls == NULL || comm->has_link == NULL ||
+    if (comm->fingerprint == NULL || comm->group.ports == NULL || comm->calls == NULL || comm->shares == NULL ||
+        comm->has_link == NULL ||
         gmi_control_init(&comm->control, comm->rank, comm->n_ranks, comm->fingerprint, &comm->log, gmi_service_notify,
                          comm) != GM_OK) {
         return gmi_error_set(error, GM_ERR_NOMEM, "no memory for a communicator of %d ranks", comm->n_ranks);
     }
     for (int k = 0; k < comm->n_ranks; k++) comm->group.ports[k].peer = k;
     comm->control.call_back = gmi_service_call_back;
+    comm->control.members[comm->rank].host_id = gmi_host_id(o->host_id);
+    comm->control.members[comm->rank].sharing = sharing_of(comm->transport);
     return GM_OK;
 }
 
@@ -111,6 +124,7 @@ static void tear_down(struct gm_comm *comm)
     pthread_mutex_destroy(&comm->lock);
     gmi_free(comm->group.ports);
     gmi_free(comm->calls);
+    gmi_free(comm->shares);
     gmi_free(comm->has_link);
     gmi_free(comm->fingerprint);
     gmi_free(comm);

@@ -29,6 +29,8 @@
 /* More ranks than that are a slip of the pen, and would only cost memory. */
 enum { GMI_NAME_BYTES = 32, GMI_MAX_RANKS = 65536 };
 
+struct gmi_share;
+
 struct gm_comm {
     /* Fixed at creation. */
     int                         rank, n_ranks;
@@ -70,6 +72,9 @@ struct gm_comm {
                                                 after a goodbye */
     struct gmi_call        **calls; /* by rank: those that we are calling for a data link; else NULL */
     int                      n_calls;
+    struct gmi_share       **shares; /* by rank: connections over which memory is being passed; else NULL */
+    int                      n_shares;
+    bool                     has_said_not_shared;
     bool                     is_stopping;
     bool                     has_service;
     pthread_t                service;
@@ -98,6 +103,15 @@ void gmi_caller_wait(struct gm_comm *comm, int64_t deadline_ns);
 void gmi_alarm_quiet(struct gm_comm *comm);
 /* The control's notify: alarms and wakes the caller's thread. */
 void gmi_service_notify(void *comm);
+
+/* ---- share.c: from connections to links ----------------------------------------------------------- */
+/* A connection on the data channel whose handshake took so many bytes, from either side; takes it over. Now or
+ * later it becomes the port's link. All of these with the lock held. */
+void    gmi_share_connected(struct gm_comm *comm, int rank, int fd, bool is_caller, uint64_t sent_bytes, uint64_t recv_bytes);
+void    gmi_share_step(struct gm_comm *comm);
+void    gmi_share_watch(const struct gm_comm *comm, struct gmi_poller *poller);
+int64_t gmi_share_next_ns(const struct gm_comm *comm);
+void    gmi_share_end_all(struct gm_comm *comm);
 
 /* ---- create.c: from options to connected links -------------------------------------------------- */
 gm_status gmi_comm_connect(struct gm_comm *comm, const gm_comm_options *options, gm_error *error);

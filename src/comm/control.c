@@ -111,6 +111,64 @@ static void lost(struct gmi_control *c, int rank, int sys_errno)
     fail_from(c, &f, -1);
 }
 
+/* ---- who is where ------------------------------------------------------------------------------- */
+
+static void put_place(const struct gmi_member *m, struct gmi_buffer *body)
+{
+    gmi_buffer_put_text(body, m->address);
+    gmi_buffer_put_u64(body, m->host_id);
+    gmi_buffer_put_u32(body, m->sharing);
+}
+
+/* False: bytes that cannot be right. */
+static bool read_place(struct gmi_member *m, struct gmi_reader *r)
+{
+    gmi_reader_text(r, m->address, sizeof m->address);
+    m->host_id = gmi_reader_u64(r);
+    uint32_t sharing = gmi_reader_u32(r);
+    m->sharing = (enum gmi_sharing)sharing;
+    return !r->is_short && sharing <= GMI_SHARES_WITH_ALL;
+}
+
+static bool can_share(const struct gmi_member *a, const struct gmi_member *b)
+{
+    return a->host_id == b->host_id && a->host_id != 0 && a->sharing != GMI_SHARES_NEVER && b->sharing != GMI_SHARES_NEVER;
+}
+
+bool gmi_control_may_share(const struct gmi_control *c, int peer) { return can_share(&c->members[c->rank], &c->members[peer]); }
+
+/* Rank `asker` will share memory with everybody, and cannot with `other`. */
+static void sharing_refused(struct gmi_control *c, int asker, int other)
+{
+    const struct gmi_member *a = &c->members[asker], *b = &c->members[other];
+    struct gmi_failure       f = { .status = GM_ERR_UNSUPPORTED, .culprit = asker, .reporter = c->rank };
+    char                     why[80] = "";
+    if (b->sharing == GMI_SHARES_NEVER) {
+        snprintf(why, sizeof why, "rank %d uses the transport tcp", other);
+    } else if (a->host_id == 0) {
+        snprintf(why, sizeof why, "rank %d cannot tell on which host it is", asker);
+    } else {
+        snprintf(why, sizeof why, "rank %d is on another host", other);
+    }
+    snprintf(f.cause, sizeof f.cause, "rank %d must share memory with all ranks (transport shm), but %s; the transport auto uses "
+             "memory where it can be had and TCP elsewhere", asker, why);
+    fail_from(c, &f, -1);
+}
+
+/* Has somebody asked for what cannot be? Known before the first data link is made. */
+static bool is_sharing_refused(struct gmi_control *c)
+{
+    for (int a = 0; a < c->n_ranks; a++) {
+        if (c->members[a].sharing != GMI_SHARES_WITH_ALL) continue;
+        for (int b = 0; b < c->n_ranks; b++) {
+            if (a == b || can_share(&c->members[a], &c->members[b])) continue;
+            sharing_refused(c, a, b);
+            return true;
+        }
+    }
+    return false;
+}
+
 /* ---- gathering --------------------------------------------------------------------------------- */
 
 void gmi_control_missing(const struct gmi_control *c, char *text, size_t text_bytes)
@@ -172,12 +230,10 @@ static void tell_who_is_missing_soon(struct gmi_control *c)
     if (soon_ns < c->next_missing_ns) c->next_missing_ns = soon_ns;
 }
 
-static void join(struct gmi_control *c, int rank, const char *address)
+static void join(struct gmi_control *c, int rank)
 {
-    struct gmi_member *m = &c->members[rank];
-    m->has_joined = true;
+    c->members[rank].has_joined = true;
     tell_who_is_missing_soon(c);
-    snprintf(m->address, sizeof m->address, "%s", address);
 }
 
 static bool have_all_joined(const struct gmi_control *c)
@@ -201,7 +257,7 @@ static void announce_ready(struct gmi_control *c)
     gmi_buffer_put_u64(&body, c->session);
     gmi_buffer_put_u32(&body, c->epoch);
     gmi_buffer_put_u32(&body, (uint32_t)c->n_ranks);
-    for (int k = 0; k < c->n_ranks; k++) gmi_buffer_put_text(&body, c->members[k].address);
+    for (int k = 0; k < c->n_ranks; k++) put_place(&c->members[k], &body);
     send_to_all_but(c, -1, GMI_READY_TABLE, &body);
     gmi_buffer_fini(&body);
     become_ready(c);
@@ -212,14 +268,20 @@ static void conclude_if_complete(struct gmi_control *c)
     if (!have_all_joined(c)) return;
     if (c->has_discord) {
         fail_from(c, &c->discord, -1);
-    } else {
+    } else if (!is_sharing_refused(c)) {
         announce_ready(c);
     }
 }
 
+static void set_own_address(struct gmi_control *c, const char *address)
+{
+    snprintf(c->members[c->rank].address, sizeof c->members[c->rank].address, "%s", address);
+}
+
 void gmi_control_join_self(struct gmi_control *c, const char *own_address)
 {
-    join(c, c->rank, own_address);
+    set_own_address(c, own_address);
+    join(c, c->rank);
     conclude_if_complete(c);
 }
 
@@ -227,7 +289,8 @@ void gmi_control_attach(struct gmi_control *c, int fd, const char *own_address)
 {
     gmi_courier_init(&c->members[0].courier, fd);
     struct gmi_buffer body = { 0 };
-    gmi_buffer_put_text(&body, own_address);
+    set_own_address(c, own_address);
+    put_place(&c->members[c->rank], &body);
     gmi_buffer_put_text(&body, c->fingerprint);
     gmi_courier_send(&c->members[0].courier, GMI_JOIN, &body);
     gmi_buffer_fini(&body);
@@ -254,11 +317,11 @@ static void bad_message(struct gmi_control *c, int from)
 
 static void hear_join(struct gmi_control *c, int from, struct gmi_reader *r)
 {
-    char        address[GMI_ADDRESS_TEXT_BYTES];
-    gmi_reader_text(r, address, sizeof address);
+    struct gmi_member *m = &c->members[from];
+    bool           is_good = read_place(m, r);
     size_t         theirs_bytes = gmi_reader_u32(r);
     const uint8_t *theirs = gmi_reader_take(r, theirs_bytes);
-    if (theirs == NULL || c->phase != GMI_GATHERING) {
+    if (!is_good || theirs == NULL || c->phase != GMI_GATHERING) {
         bad_message(c, from);
         return;
     }
@@ -269,7 +332,7 @@ static void hear_join(struct gmi_control *c, int from, struct gmi_reader *r)
         c->discord = f;
         c->discord_until_ns = gmi_deadline_after_ms(LATECOMERS_MS);
     }
-    join(c, from, address);
+    join(c, from);
     conclude_if_complete(c);
 }
 
@@ -279,11 +342,9 @@ static bool hear_ready(struct gmi_control *c, struct gmi_reader *r)
     c->epoch = gmi_reader_u32(r);
     if (gmi_reader_u32(r) != (uint32_t)c->n_ranks) return false;
     for (int k = 0; k < c->n_ranks; k++) {
-        char address[GMI_ADDRESS_TEXT_BYTES];
-        gmi_reader_text(r, address, sizeof address);
-        join(c, k, address);
+        if (!read_place(&c->members[k], r)) return false;
+        c->members[k].has_joined = true;
     }
-    if (r->is_short) return false;
     become_ready(c);
     return true;
 }
@@ -460,7 +521,7 @@ static void connection_ended(struct gmi_control *c, int rank)
 static void step_member(struct gmi_control *c, int rank)
 {
     struct gmi_courier *courier = &c->members[rank].courier;
-    size_t              max_body_bytes = MAX_FINGERPRINT_BYTES + 1024 + (size_t)c->n_ranks * (GMI_ADDRESS_TEXT_BYTES + 4);
+    size_t              max_body_bytes = MAX_FINGERPRINT_BYTES + 1024 + (size_t)c->n_ranks * (GMI_ADDRESS_TEXT_BYTES + 16);
     uint8_t             kind;
     struct gmi_reader   body;
     if (courier->fd < 0) return;

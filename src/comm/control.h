@@ -35,6 +35,9 @@ enum gmi_phase { GMI_GATHERING, GMI_READY };
 enum gmi_message { GMI_JOIN = 1, GMI_READY_TABLE = 2, GMI_MISSING = 3, GMI_FAILURE = 4, GMI_GOODBYE = 5,
                    GMI_CALL_BACK = 6, GMI_WAITING = 7, GMI_STALLED = 8 };
 
+/* With which ranks a rank shares memory; on the wire. */
+enum gmi_sharing { GMI_SHARES_NEVER = 0, GMI_SHARES_WHERE_IT_CAN = 1, GMI_SHARES_WITH_ALL = 2 };
+
 struct gmi_member {
     struct gmi_courier courier; /* rank 0: to this rank. Others: only members[0] has one. */
     bool               has_joined;
@@ -45,6 +48,8 @@ struct gmi_member {
     int                waited_for;      /* -1: nobody in particular */
     bool               has_other_entered; /* and that one has sent it the same descriptor */
     char               address[GMI_ADDRESS_TEXT_BYTES]; /* where it listens */
+    uint64_t           host_id; /* net/host.h; our own is set before joining, the others' are known when READY */
+    enum gmi_sharing   sharing;
 };
 
 struct gmi_control {
@@ -107,6 +112,9 @@ bool gmi_control_tell_stalled(struct gmi_control *c, uint64_t seq, int limit_ms)
 
 /* A rank that has left and so can never take part in collective `seq`; -1: none. */
 int gmi_control_absentee(const struct gmi_control *c, uint64_t seq);
+
+/* Are this rank and `peer` on one host, and both willing to share memory? The same answer on both. */
+bool gmi_control_may_share(const struct gmi_control *c, int peer);
 
 /* "1, 3" into `text`: who has not joined, as far as this rank knows. */
 void gmi_control_missing(const struct gmi_control *c, char *text, size_t text_bytes);

@@ -243,6 +243,8 @@ static void add_traffic(gm_traffic *to, const gm_traffic *more)
     to->payload_recv_bytes += more->payload_recv_bytes;
     to->protocol_sent_bytes += more->protocol_sent_bytes;
     to->protocol_recv_bytes += more->protocol_recv_bytes;
+    to->memory_sent_bytes += more->memory_sent_bytes;
+    to->memory_recv_bytes += more->memory_recv_bytes;
     to->elapsed_ns += more->elapsed_ns;
     to->waiting_ns += more->waiting_ns;
 }

@@ -73,20 +73,6 @@ struct gmi_hello gmi_comm_hello(const struct gm_comm *comm, enum gmi_channel cha
 
 /* ---- data links --------------------------------------------------------------------------------- */
 
-/* A connection on the data channel whose handshake is done, from either side. */
-static void have_link(struct gm_comm *comm, int rank, int fd, uint64_t sent_bytes, uint64_t recv_bytes)
-{
-    struct gmi_port *port = &comm->group.ports[rank];
-    if (port->link != NULL) { /* two at once; the first one stays */
-        gmi_socket_close(&fd);
-        return;
-    }
-    port->link = comm->transport->from_socket(fd);
-    comm->traffic[GM_COLLECTIVE_END].protocol_sent_bytes += sent_bytes;
-    comm->traffic[GM_COLLECTIVE_END].protocol_recv_bytes += recv_bytes;
-    gmi_caller_wake(comm);
-}
-
 static void end_call(struct gm_comm *comm, int rank)
 {
     if (comm->calls[rank] == NULL) return;
@@ -98,7 +84,7 @@ static void end_call(struct gm_comm *comm, int rank)
 
 void gmi_service_want_link(struct gm_comm *comm, int peer)
 {
-    if (peer > comm->rank || comm->group.ports[peer].link != NULL || comm->calls[peer] != NULL) return;
+    if (peer > comm->rank || comm->group.ports[peer].link != NULL || comm->calls[peer] != NULL || comm->shares[peer] != NULL) return;
     char host[256];
     int  port;
     struct gmi_hello hello = gmi_comm_hello(comm, GMI_CHANNEL_DATA, peer);
@@ -117,7 +103,9 @@ void gmi_service_call_back(void *comm, int peer) { gmi_service_want_link(comm, p
 void gmi_service_link_trouble(const struct gm_comm *comm, int peer, char *text, size_t text_bytes)
 {
     const struct gmi_call *call = comm->calls[peer];
-    if (call == NULL) {
+    if (comm->shares[peer] != NULL) {
+        snprintf(text, text_bytes, "it has not answered how memory is to be shared");
+    } else if (call == NULL) {
         snprintf(text, text_bytes, "it has not called");
     } else {
         snprintf(text, text_bytes, "the last try: %.200s", call->error.text[0] ? call->error.text : "no answer");
@@ -130,7 +118,7 @@ static void step_call(struct gm_comm *comm, int rank)
     gm_status        status = call != NULL ? gmi_call_progress(call) : GM_AGAIN;
     if (status == GM_AGAIN) return;
     if (status == GM_OK) {
-        have_link(comm, rank, gmi_call_take_fd(call), call->sent_bytes, call->recv_bytes);
+        gmi_share_connected(comm, rank, gmi_call_take_fd(call), true, call->sent_bytes, call->recv_bytes);
     } else {
         struct gmi_failure f = { .status = status, .culprit = rank, .reporter = comm->rank };
         snprintf(f.cause, sizeof f.cause, "rank %d cannot connect to rank %d: %.220s", comm->rank, rank, call->error.text);
@@ -154,6 +142,10 @@ static gm_status judge_data(struct gm_comm *comm, const struct gmi_hello *peer, 
     if (comm->group.ports[peer->rank].link != NULL) {
         snprintf(why, why_bytes, "rank %d already has a connection to rank %d", comm->rank, (int)peer->rank);
         return GM_ERR_REFUSED;
+    }
+    if (comm->shares[peer->rank] != NULL) { /* its last connection has broken, and we do not know it yet */
+        snprintf(why, why_bytes, "rank %d still has another connection to rank %d; come again", comm->rank, (int)peer->rank);
+        return GM_ERR_STATE;
     }
     return GM_OK;
 }
@@ -190,7 +182,7 @@ static void admit(void *user, int fd, const struct gmi_handshake *finished)
         gmi_control_admit(&comm->control, rank, fd);
         return;
     }
-    have_link(comm, rank, fd, finished->total_sent_bytes, finished->total_recv_bytes);
+    gmi_share_connected(comm, rank, fd, false, finished->total_sent_bytes, finished->total_recv_bytes);
 }
 
 gm_status gmi_service_listen(struct gm_comm *comm, const struct gmi_address *address, gm_error *error)
@@ -209,6 +201,7 @@ static void step(struct gm_comm *comm)
     if (comm->store_server != NULL) gmi_store_server_step(comm->store_server);
     if (comm->is_accepting) gmi_acceptor_step(&comm->acceptor);
     for (int k = 0; comm->n_calls > 0 && k < comm->n_ranks; k++) step_call(comm, k);
+    gmi_share_step(comm);
     gmi_control_step(&comm->control);
 }
 
@@ -221,6 +214,7 @@ static void watch(struct gm_comm *comm, struct gmi_poller *poller)
     for (int k = 0; comm->n_calls > 0 && k < comm->n_ranks; k++) {
         if (comm->calls[k] != NULL) gmi_call_watch(comm->calls[k], poller);
     }
+    gmi_share_watch(comm, poller);
     gmi_control_watch(&comm->control, poller);
 }
 
@@ -230,8 +224,9 @@ static int64_t next_look_ns(const struct gm_comm *comm)
     bool needs_ticks = comm->control.phase == GMI_GATHERING || comm->store_server != NULL ||
                        (comm->is_accepting && comm->acceptor.n_pending > 0);
     int64_t next_ns = gmi_deadline_after_ms(needs_ticks ? TICK_MS : IDLE_MS);
-    int64_t control_ns = gmi_control_next_ns(&comm->control);
+    int64_t control_ns = gmi_control_next_ns(&comm->control), share_ns = gmi_share_next_ns(comm);
     if (control_ns < next_ns) next_ns = control_ns;
+    if (share_ns < next_ns) next_ns = share_ns;
     for (int k = 0; comm->n_calls > 0 && k < comm->n_ranks; k++) {
         int64_t call_ns = comm->calls[k] != NULL ? gmi_call_next_ns(comm->calls[k]) : GMI_NEVER;
         if (call_ns < next_ns) next_ns = call_ns;
@@ -293,6 +288,7 @@ void gmi_service_stop(struct gm_comm *comm)
         comm->has_service = false;
     }
     for (int k = 0; comm->n_calls > 0 && k < comm->n_ranks; k++) end_call(comm, k);
+    gmi_share_end_all(comm);
     if (comm->is_accepting) gmi_acceptor_fini(&comm->acceptor);
     comm->is_accepting = false;
     gmi_store_server_destroy(comm->store_server);

@@ -23,12 +23,16 @@ struct gmi_poller {
     struct pollfd *slots;
     size_t         n_slots, cap_slots;
     bool           is_out_of_memory; /* an add was lost; the next wait returns at once */
+    bool           is_skipped;       /* something is ready already */
 };
 
 void gmi_poller_init(struct gmi_poller *p);
 void gmi_poller_fini(struct gmi_poller *p);
 void gmi_poller_clear(struct gmi_poller *p);
 void gmi_poller_add(struct gmi_poller *p, int fd, unsigned interest);
+
+/* Something is ready that no descriptor shows: the next wait looks at the descriptors, but does not sleep. */
+void gmi_poller_skip(struct gmi_poller *p);
 
 /* Sleeps until something is ready or `deadline_ns` (base/clock.h) has passed.
  * GM_OK: something may be ready (also after a signal). GM_AGAIN: the deadline passed. GM_ERR_NOMEM. */

@@ -4,6 +4,7 @@
  * end is the caller's business. Nothing here blocks.
  *
  *     link_tcp.c    over a connected socket
+ *     link_shm.c    through memory shared with a process of the same host
  *     link_mem.c    between two ends inside one process, for stepping many ranks in one thread
  *     link_fault.c  wraps any link and makes its I/O partial, delayed or cut, by seed
  */
@@ -24,8 +25,8 @@ struct gmi_link_ops {
     const char *name;
 
     /* Takes as many bytes from the front of the parts as fit now. GM_OK: *moved_bytes > 0.
-     * GM_AGAIN: none fit. GM_ERR_PEER_LOST: over; gmi_link.sys_errno is set. n_parts >= 1, and the
-     * parts are not empty. */
+     * GM_AGAIN: none fit. GM_ERR_PEER_LOST: over; gmi_link.sys_errno is set. GM_ERR_PROTOCOL: the peer has done
+     * what cannot be right, and the link is unusable. n_parts >= 1, and the parts are not empty. */
     gm_status (*send_some)(struct gmi_link *link, const struct iovec *parts, int n_parts,
                            size_t *moved_bytes);
 
@@ -35,7 +36,8 @@ struct gmi_link_ops {
                            size_t *moved_bytes);
 
     /* Tells the poller what must happen before send_some (GMI_WRITABLE) or recv_some (GMI_READABLE) can
-     * move more; net/poller.h. May do nothing if the link has no descriptor. */
+     * move more; net/poller.h. May do nothing if the link has no descriptor. The next move over the link ends the
+     * watch: who sleeps on it must be woken then and watch again. */
     void (*watch)(struct gmi_link *link, struct gmi_poller *poller, unsigned interest);
 
     /* No more will be sent: the peer reads an end of file after what is under way. */
@@ -52,6 +54,7 @@ struct gmi_link_ops {
 struct gmi_link {
     const struct gmi_link_ops *ops;
     int                        sys_errno; /* why it ended; 0: the peer closed it */
+    bool                       is_shared_memory; /* what moves passes no kernel that would count it */
 };
 
 static inline gm_status gmi_link_send_some(struct gmi_link *link, const struct iovec *parts, int n_parts,
@@ -77,6 +80,12 @@ static inline void gmi_link_close(struct gmi_link *link)
 /* A link over a connected socket, which it owns from then on. NULL: no memory (the socket is closed). */
 struct gmi_link *gmi_link_tcp_create(int fd);
 
+/* A link through a segment, as its side 0 or 1, in which it rings bell_fds[1 - side] and is woken by
+ * bell_fds[side], event descriptors. The lifeline is a connected stream socket over which nothing more is sent. The link
+ * owns all of these from then on. NULL: no memory (they stay the caller's). */
+struct gmi_shm_segment;
+struct gmi_link *gmi_link_shm_create(int lifeline_fd, struct gmi_shm_segment *segment, int side, const int bell_fds[2]);
+
 /* Both ends of a stream inside this process; each direction holds up to `capacity_bytes` that are sent
  * and not yet received. */
 gm_status gmi_link_mem_pair(struct gmi_link *ends[2], size_t capacity_bytes);
@@ -94,12 +103,15 @@ struct gmi_link *gmi_link_fault_wrap(struct gmi_link *inner, const struct gmi_fa
 /* Cuts such a link now, whatever its plan says. */
 void gmi_link_fault_cut(struct gmi_link *link);
 
-/* The transports that a communicator can be told to use, by name. */
+/* The transports that a communicator can be told to use, by name: which of the links above two ranks make
+ * once they are connected. */
 struct gmi_transport {
     const char *name, *summary;
-    struct gmi_link *(*from_socket)(int fd);
+    bool        uses_memory;  /* between ranks of one host */
+    bool        uses_sockets; /* between all others, and where memory cannot be shared */
 };
-/* "auto" is the first row that works here. NULL: there is none of that name. */
+/* "auto" is the first row. NULL: there is none of that name. */
 const struct gmi_transport *gmi_transport_find(const char *name);
+const char *gmi_transport_names(char *text, size_t text_bytes); /* "auto, tcp, shm" */
 
 #endif

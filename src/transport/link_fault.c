@@ -111,6 +111,6 @@ struct gmi_link *gmi_link_fault_wrap(struct gmi_link *inner, const struct gmi_fa
         gmi_link_close(inner);
         return NULL;
     }
-    *f = (struct fault_link){ .base.ops = &fault_ops, .inner = inner, .plan = *plan, .rng.key = plan->seed };
+    *f = (struct fault_link){ .base = { .ops = &fault_ops, .is_shared_memory = inner->is_shared_memory }, .inner = inner, .plan = *plan, .rng.key = plan->seed };
     return &f->base;
 }

@@ -2,6 +2,7 @@
 #include "transport/link.h"
 
 #include <errno.h>
+#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -10,6 +11,7 @@
 #include "net/poller.h"
 #include "net/socket.h"
 #include "tests/support/test.h"
+#include "transport/shm_segment.h"
 
 enum { STREAM_BYTES = 50000, PATIENCE_MS = 10000 };
 
@@ -51,6 +53,20 @@ static void make_tcp(struct gmi_link *ends[2])
     gmi_socket_close(&listener);
     assert_non_null(ends[0] = gmi_link_tcp_create(fd));
     assert_non_null(ends[1] = gmi_link_tcp_create(accepted));
+}
+
+static void make_shared(struct gmi_link *ends[2])
+{
+    struct gmi_shm_segment segments[2];
+    int                    memory, lifelines[2], sys_errno;
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, lifelines), 0);
+    assert_ok(gmi_shm_segment_create(&segments[0], GMI_SHM_MIN_CAPACITY_BYTES, &memory, &sys_errno));
+    assert_ok(gmi_shm_segment_map(&segments[1], GMI_SHM_MIN_CAPACITY_BYTES, memory, &sys_errno));
+    close(memory);
+    int bells[2] = { eventfd(0, EFD_NONBLOCK), eventfd(0, EFD_NONBLOCK) };
+    int copies[2] = { dup(bells[0]), dup(bells[1]) };
+    assert_non_null(ends[0] = gmi_link_shm_create(lifelines[0], &segments[0], 0, bells));
+    assert_non_null(ends[1] = gmi_link_shm_create(lifelines[1], &segments[1], 1, copies));
 }
 
 static void make_faulty(struct gmi_link *ends[2])
@@ -292,15 +308,18 @@ static void transports_are_found_by_name(void **state)
     (void)state;
     assert_string_equal(gmi_transport_find("tcp")->name, "tcp");
     assert_non_null(gmi_transport_find("auto"));
+    assert_string_equal(gmi_transport_find("shm")->name, "shm");
     assert_null(gmi_transport_find("carrier pigeon"));
     assert_null(gmi_transport_find(""));
 }
 
-static make_pair_fn memory = make_memory, faulty = make_faulty, over_socketpair = make_socketpair, tcp = make_tcp;
+static make_pair_fn memory = make_memory, faulty = make_faulty, over_socketpair = make_socketpair, tcp = make_tcp,
+                    shared = make_shared;
 
 #define FOR_EACH_KIND(test)                                                                       \
     { "memory: " #test, test, NULL, NULL, &memory }, { "faulty: " #test, test, NULL, NULL, &faulty },   \
-        { "socketpair: " #test, test, NULL, NULL, &over_socketpair }, { "tcp: " #test, test, NULL, NULL, &tcp }
+        { "socketpair: " #test, test, NULL, NULL, &over_socketpair }, { "tcp: " #test, test, NULL, NULL, &tcp },       \
+        { "shared: " #test, test, NULL, NULL, &shared }
 
 int main(void)
 {

@@ -38,7 +38,7 @@ refused() {
     check "$name" said_once "$wanted" "$sentence"
 }
 
-run train -n 2 $small --compare-steps 5
+run train -n 2 $small --compare-steps 5 --transport tcp
 check "a run of two ends with its accuracy" ends_with "$work/out" '^test accuracy: [0-9]+\.[0-9][0-9] %$'
 check "it exits with 0" [ "$status" = 0 ]
 check "the workers' process ids are named" [ "$(grep -cE '^rank [01] pid [0-9]+$' "$work/err")" = 2 ]
@@ -46,6 +46,9 @@ check "the start says batch, share, averaging and rate" has "$work/out" 'batch +
 check "the verdict says that the workers hold the same bits" has "$work/out" 'all 2 workers hold the same'
 check "the bytes are as the formula and the kernel say" [ "$(grep -c 'as the formula says.*the kernel agrees to the byte' "$work/out")" = 2 ]
 check "the comparison with one process is there" has "$work/out" 'of 203,530 parameters have the same bits'
+
+run train -n 2 $small --transport shm
+check "through shared memory the bytes are as the formula says, and those by TCP as the kernel says" [ "$(grep -c 'as the formula says.* of all by TCP, as the kernel says, the rest through memory' "$work/out")" = 2 ]
 
 run train -n 2 $small --json
 check "--json prints one object and nothing else" [ "$(wc -l <"$work/out")" = 1 ]

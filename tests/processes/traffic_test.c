@@ -47,11 +47,14 @@ static void compare_with_kernel(struct rank_self *self)
     gm_status  status = gm_comm_kernel_traffic(self->comm, &sent, &recv);
     if (status == GM_ERR_UNSUPPORTED) return; /* not Linux, or an old kernel */
     rank_check(self, status == GM_OK);
-    if (sent == t.payload_sent_bytes + t.protocol_sent_bytes && recv == t.payload_recv_bytes + t.protocol_recv_bytes) return;
-    rank_fail(self, __FILE__, __LINE__, "counted %llu + %llu sent, the kernel %llu; %llu + %llu received, the kernel %llu",
+    if (sent == t.payload_sent_bytes + t.protocol_sent_bytes - t.memory_sent_bytes &&
+        recv == t.payload_recv_bytes + t.protocol_recv_bytes - t.memory_recv_bytes) {
+        return;
+    }
+    rank_fail(self, __FILE__, __LINE__, "counted %llu + %llu - %llu sent, the kernel %llu; %llu + %llu - %llu received, the kernel %llu",
               (unsigned long long)t.payload_sent_bytes, (unsigned long long)t.protocol_sent_bytes,
-              (unsigned long long)sent, (unsigned long long)t.payload_recv_bytes,
-              (unsigned long long)t.protocol_recv_bytes, (unsigned long long)recv);
+              (unsigned long long)t.memory_sent_bytes, (unsigned long long)sent, (unsigned long long)t.payload_recv_bytes,
+              (unsigned long long)t.protocol_recv_bytes, (unsigned long long)t.memory_recv_bytes, (unsigned long long)recv);
 }
 
 /* While no rank is inside a collective: else a neighbour's next call may have arrived already. */

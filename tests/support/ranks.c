@@ -179,6 +179,7 @@ static _Noreturn void live(struct ranks *r, int rank, int report_fd, pid_t paren
     self.options.world_size = r->job.n_ranks;
     self.options.job_id = r->job.job_id;
     self.options.algorithm = r->job.algorithm;
+    self.options.transport = r->job.transport;
     self.options.connect_timeout_ms = r->job.connect_timeout_ms;
     self.options.stall_limit_ms = r->job.stall_limit_ms;
     self.options.log = log_line;
@@ -226,6 +227,8 @@ static void fill_defaults(struct ranks_job *job)
 {
     if (job->host == NULL) job->host = "127.0.0.1";
     if (job->job_id == NULL) job->job_id = "test";
+    if (job->transport == NULL) job->transport = getenv("GRADMESH_TRANSPORT");
+    if (job->transport == NULL) job->transport = "tcp";
     if (job->connect_timeout_ms == 0) job->connect_timeout_ms = CONNECT_MS * ranks_slowness();
     if (job->stall_limit_ms == 0) job->stall_limit_ms = STALL_MS * ranks_slowness();
     if (job->limit_ms == 0) job->limit_ms = LIMIT_MS;

@@ -1,0 +1,272 @@
+/* share.c - from a connection between two ranks to the link that collectives use.
+ *
+ *     handshake done
+ *       |
+ *       +-- they may not share memory ------------------> TCP link
+ *       |
+ *       +-- they may: the caller makes a segment and ---> shared-memory link, with the connection
+ *           two bells and passes them on                  as its lifeline
+ *           (rendezvous/passing.h)
+ *             |
+ *             +-- not to be had, and both know it ------> TCP link, and a line in the log;
+ *                                                         with "shm": the failure of all
+ *
+ * Whether two ranks may share memory follows from the table that rank 0 has sent to all, so both
+ * ends of a connection know it. By the service thread, under the lock; nothing blocks. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/eventfd.h>
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "comm/comm.h"
+#include "net/socket.h"
+#include "rendezvous/passing.h"
+#include "transport/shm_segment.h"
+
+enum {
+    GIVER = 0, TAKER = 1, /* sides of the segment */
+    N_PASSED = 3,         /* the memory, the giver's bell, the taker's bell */
+    TAKE_TIMEOUT_MS = 10000,
+    MAX_CAPACITY_BYTES = 1 << 20, MIN_CAPACITY_BYTES = 1 << 16, BUDGET_BYTES = 1 << 26,
+};
+
+struct gmi_share {
+    int                    fd; /* the connection */
+    int                    side;
+    uint64_t               sent_bytes, recv_bytes; /* of the handshake */
+    struct gmi_passing     passing;
+    struct gmi_shm_segment segment;
+    int                    memory_fd, bell_fds[2]; /* -1: none */
+};
+
+/* ---- links ----------------------------------------------------------------------------------- */
+
+static void attach(struct gm_comm *comm, int rank, struct gmi_link *link, uint64_t sent_bytes,
+                   uint64_t recv_bytes)
+{
+    if (link == NULL) {
+        struct gmi_failure f = { .status = GM_ERR_NOMEM,
+                                 .culprit = comm->rank,
+                                 .reporter = comm->rank };
+        snprintf(f.cause, sizeof f.cause, "rank %d has no memory for its link to rank %d",
+                 comm->rank, rank);
+        gmi_control_fail(&comm->control, &f);
+        return;
+    }
+    comm->group.ports[rank].link = link;
+    comm->traffic[GM_COLLECTIVE_END].protocol_sent_bytes += sent_bytes;
+    comm->traffic[GM_COLLECTIVE_END].protocol_recv_bytes += recv_bytes;
+    gmi_log(&comm->log, GM_LOG_DEBUG, "rank %d exchanges data with rank %d by %s", comm->rank, rank,
+            link->ops->name);
+    gmi_caller_wake(comm);
+}
+
+/* ---- making and ending a share --------------------------------------------------------------- */
+
+/* One link may have so much; many share a budget, since each may come to touch all of its own. */
+static size_t capacity_for(int n_ranks)
+{
+    size_t capacity = MAX_CAPACITY_BYTES;
+    while (capacity > MIN_CAPACITY_BYTES && capacity * 2 * (size_t)n_ranks > BUDGET_BYTES)
+        capacity /= 2;
+    return capacity;
+}
+
+/* Memory and bells; 0, or why not. */
+static int make_resources(struct gmi_share *s, size_t capacity_bytes)
+{
+    int sys_errno = 0;
+    if (gmi_shm_segment_create(&s->segment, capacity_bytes, &s->memory_fd, &sys_errno) != GM_OK)
+        return sys_errno;
+    for (int i = 0; i < 2; i++) {
+        s->bell_fds[i] = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+        if (s->bell_fds[i] < 0) return errno;
+    }
+    return 0;
+}
+
+static void give(struct gm_comm *comm, struct gmi_share *s)
+{
+    size_t    capacity_bytes = capacity_for(comm->n_ranks);
+    int       sys_errno = make_resources(s, capacity_bytes);
+    const int fds[N_PASSED] = { s->memory_fd, s->bell_fds[GIVER], s->bell_fds[TAKER] };
+    gmi_passing_give(&s->passing, s->fd, fds, sys_errno == 0 ? N_PASSED : 0,
+                     (uint32_t)capacity_bytes, sys_errno);
+}
+
+static bool try_fds(void *user, int *fds, int n_fds, uint32_t note, int *sys_errno)
+{
+    struct gmi_share *s = user;
+    if (n_fds != N_PASSED || gmi_shm_segment_map(&s->segment, note, fds[0], sys_errno) != GM_OK)
+        return false;
+    for (int i = 0; i < 2; i++) {
+        fcntl(fds[1 + i], F_SETFL, O_NONBLOCK);
+        s->bell_fds[i] = fds[1 + i];
+        fds[1 + i] = -1;
+    }
+    return true;
+}
+
+static void begin(struct gm_comm *comm, int rank, int fd, bool is_caller, uint64_t sent_bytes,
+                  uint64_t recv_bytes)
+{
+    struct gmi_share *s = gmi_alloc(1, sizeof *s);
+    if (s == NULL) {
+        gmi_socket_close(&fd);
+        attach(comm, rank, NULL, 0, 0);
+        return;
+    }
+    *s = (struct gmi_share){ .fd = fd, .side = is_caller ? GIVER : TAKER, .sent_bytes = sent_bytes,
+                             .recv_bytes = recv_bytes, .memory_fd = -1, .bell_fds = { -1, -1 } };
+    gmi_socket_tune(fd); /* else the offer waits for the acknowledgement of the verdict before it */
+    if (is_caller) {
+        give(comm, s);
+    } else {
+        gmi_passing_take(&s->passing, fd, N_PASSED, try_fds, s, TAKE_TIMEOUT_MS);
+    }
+    comm->shares[rank] = s;
+    comm->n_shares++;
+}
+
+/* What the link has not taken over is released. */
+static void end(struct gm_comm *comm, int rank)
+{
+    struct gmi_share *s = comm->shares[rank];
+    if (s == NULL) return;
+    gmi_passing_fini(&s->passing);
+    gmi_shm_segment_unmap(&s->segment);
+    gmi_socket_close(&s->memory_fd);
+    gmi_socket_close(&s->bell_fds[0]);
+    gmi_socket_close(&s->bell_fds[1]);
+    gmi_socket_close(&s->fd);
+    gmi_free(s);
+    comm->shares[rank] = NULL;
+    comm->n_shares--;
+}
+
+/* ---- what came of it ------------------------------------------------------------------------- */
+
+static void finish(struct gm_comm *comm, int rank, struct gmi_link *link)
+{
+    struct gmi_share *s = comm->shares[rank];
+    uint64_t          sent_bytes = s->sent_bytes + s->passing.total_sent_bytes;
+    uint64_t          recv_bytes = s->recv_bytes + s->passing.total_recv_bytes;
+    end(comm, rank);
+    attach(comm, rank, link, sent_bytes, recv_bytes);
+}
+
+static void use_memory(struct gm_comm *comm, int rank)
+{
+    struct gmi_share *s = comm->shares[rank];
+    struct gmi_link  *link = gmi_link_shm_create(s->fd, &s->segment, s->side, s->bell_fds);
+    if (link != NULL) s->fd = s->bell_fds[0] = s->bell_fds[1] = -1;
+    finish(comm, rank, link);
+}
+
+static void use_socket(struct gm_comm *comm, int rank)
+{
+    struct gmi_share *s = comm->shares[rank];
+    struct gmi_link  *link = gmi_link_tcp_create(s->fd);
+    s->fd = -1;
+    finish(comm, rank, link);
+}
+
+static void no_memory_shared(struct gm_comm *comm, int rank)
+{
+    const struct gmi_passing *p = &comm->shares[rank]->passing;
+    int                       culprit = p->is_trouble_ours ? comm->rank : rank;
+    char                      why[160];
+    gmi_passing_why(p, why, sizeof why);
+    if (comm->transport->uses_sockets) {
+        gmi_log(&comm->log, comm->has_said_not_shared ? GM_LOG_INFO : GM_LOG_WARN,
+                "rank %d cannot share memory with rank %d and uses TCP: rank %d %s", comm->rank,
+                rank, culprit, why);
+        comm->has_said_not_shared = true;
+        use_socket(comm, rank);
+        return;
+    }
+    struct gmi_failure f = { .status = GM_ERR_UNSUPPORTED,
+                             .culprit = culprit,
+                             .reporter = comm->rank };
+    snprintf(f.cause, sizeof f.cause,
+             "rank %d must share memory with rank %d (transport shm), but rank %d %s; the "
+             "transport auto would use TCP", comm->rank, rank, culprit, why);
+    gmi_control_fail(&comm->control, &f);
+    end(comm, rank);
+}
+
+/* The connection broke meanwhile. A peer that is gone shows at the control connections. */
+static void connection_broke(struct gm_comm *comm, int rank, gm_status status)
+{
+    bool is_caller = comm->shares[rank]->side == GIVER;
+    end(comm, rank);
+    if (status == GM_ERR_PROTOCOL) {
+        struct gmi_failure f = { .status = status, .culprit = rank, .reporter = comm->rank };
+        snprintf(f.cause, sizeof f.cause,
+                 "rank %d sent something else than an offer of memory or its answer", rank);
+        gmi_control_fail(&comm->control, &f);
+    } else if (is_caller) {
+        gmi_service_want_link(comm, rank);
+    }
+}
+
+/* ---- for the service thread ------------------------------------------------------------------ */
+
+void gmi_share_connected(struct gm_comm *comm, int rank, int fd, bool is_caller,
+                         uint64_t sent_bytes, uint64_t recv_bytes)
+{
+    if (comm->group.ports[rank].link != NULL || comm->shares[rank] != NULL) {
+        gmi_socket_close(&fd); /* two at once; the first one stays */
+    } else if (gmi_control_may_share(&comm->control, rank)) {
+        begin(comm, rank, fd, is_caller, sent_bytes, recv_bytes);
+    } else {
+        attach(comm, rank, gmi_link_tcp_create(fd), sent_bytes, recv_bytes);
+    }
+}
+
+static void step_one(struct gm_comm *comm, int rank)
+{
+    struct gmi_share *s = comm->shares[rank];
+    gm_status         status = gmi_passing_progress(&s->passing);
+    if (status == GM_AGAIN) return;
+    if (status != GM_OK) {
+        connection_broke(comm, rank, status);
+    } else if (s->passing.trouble == GMI_PASSING_FINE) {
+        use_memory(comm, rank);
+    } else {
+        no_memory_shared(comm, rank);
+    }
+}
+
+void gmi_share_step(struct gm_comm *comm)
+{
+    for (int k = 0; comm->n_shares > 0 && k < comm->n_ranks; k++) {
+        if (comm->shares[k] != NULL) step_one(comm, k);
+    }
+}
+
+void gmi_share_watch(const struct gm_comm *comm, struct gmi_poller *poller)
+{
+    for (int k = 0; comm->n_shares > 0 && k < comm->n_ranks; k++) {
+        if (comm->shares[k] != NULL) gmi_passing_watch(&comm->shares[k]->passing, poller);
+    }
+}
+
+int64_t gmi_share_next_ns(const struct gm_comm *comm)
+{
+    int64_t next_ns = GMI_NEVER;
+    for (int k = 0; comm->n_shares > 0 && k < comm->n_ranks; k++) {
+        if (comm->shares[k] == NULL) continue;
+        int64_t ns = gmi_passing_next_ns(&comm->shares[k]->passing);
+        if (ns < next_ns) next_ns = ns;
+    }
+    return next_ns;
+}
+
+void gmi_share_end_all(struct gm_comm *comm)
+{
+    for (int k = 0; comm->n_shares > 0 && k < comm->n_ranks; k++) end(comm, k);
+}
