@@ -30,7 +30,7 @@ enum {
     GIVER = 0, TAKER = 1, /* sides of the segment */
     N_PASSED = 3,         /* the memory, the giver's bell, the taker's bell */
     TAKE_TIMEOUT_MS = 10000,
-    MAX_CAPACITY_BYTES = 1 << 20, MIN_CAPACITY_BYTES = 1 << 16, BUDGET_BYTES = 1 << 26,
+    MAX_CAPACITY_BYTES = 1 << 20, MIN_CAPACITY_BYTES = 1 << 16, BUDGET_BYTES = 1 << 24,
 };
 
 struct gmi_share {
