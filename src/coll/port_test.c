@@ -29,6 +29,7 @@ static void open_fixture(struct fixture *f)
     assert_ok(gmi_link_mem_pair(f->ends, LINK_BYTES));
     f->op.call = some_call();
     f->op.call.rank = 0;
+    f->op.algo = gmi_algo_row(0);
     f->op.waits_for_recv = f->op.waits_for_send = -1;
     f->port = (struct gmi_port){ .link = f->ends[0], .peer = 1 };
     guard_make(&f->data, TRANSFER_BYTES);
