@@ -241,7 +241,8 @@ GM_API void gm_comm_options_default(gm_comm_options *options);
  * (RANK, WORLD_SIZE, STORE, JOB_ID, SOCKET_IFNAME, TRANSPORT, HOST_ID, ALGO, TIMEOUT_MS, SPIN_US,
  * LOG), and MASTER_ADDR and MASTER_PORT; rank and world size from the first complete family of
  * GRADMESH_RANK/GRADMESH_WORLD_SIZE, RANK/WORLD_SIZE, OMPI_COMM_WORLD_RANK/_SIZE, PMI_RANK/PMI_SIZE, SLURM_PROCID/SLURM_NTASKS,
- * and JOB_COMPLETION_INDEX with WORLD_SIZE. With none of them it is a world of one. The strings point
+ * and JOB_COMPLETION_INDEX with WORLD_SIZE. With none of them it is a world of one;
+ * one half of the first two families alone is refused. The strings point
  * into the environment. The only function of the library that reads it. Does not block.
  *
  * GM_OK; GM_ERR_ARG: a variable is not what it should be; *error (may be NULL) names it, its value and

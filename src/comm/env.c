@@ -10,7 +10,10 @@
 #include "gradmesh.h"
 
 /* Pairs that name a rank and a world size, the first complete one counts. A pair of which only one half
- * is set (Slurm's inside an interactive allocation, say) is passed over. */
+ * is set (Slurm's inside an interactive allocation, say) is passed over; but of the first OWN_FAMILIES, which
+ * are set by hand, it is a slip that would start as many worlds of one as there are workers. */
+enum { OWN_FAMILIES = 2 };
+
 static const struct {
     const char *rank, *size;
 } families[] = {
@@ -54,6 +57,12 @@ static gm_status take_identity(gm_comm_options *options, gm_error *error)
                                    options->rank, families[i].size, options->world_size, options->world_size - 1);
         }
         return status;
+    }
+    for (int i = 0; i < OWN_FAMILIES; i++) {
+        const char *rank = families[i].rank, *size = families[i].size;
+        if (get(rank) == NULL && get(size) == NULL) continue;
+        return gmi_error_set(error, GM_ERR_ARG, "%s is set, but %s is not: set both, or neither for a world of one",
+                             get(rank) != NULL ? rank : size, get(rank) != NULL ? size : rank);
     }
     if (options->rank < 0 && options->world_size < 0) {
         options->rank = 0;
