@@ -1,12 +1,14 @@
 #include "rendezvous/acceptor.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "net/socket.h"
 
-enum { HANDSHAKE_TIMEOUT_MS = 5000, PAUSE_MS = 100, ACCEPTS_PER_STEP = 64 };
+enum { HANDSHAKE_TIMEOUT_MS = 5000, PAUSE_MS = 100, ACCEPTS_PER_STEP = 64, TOLD_STRANGERS = 8,
+       QUIET_MS = 10000 };
 
 gm_status gmi_acceptor_init(struct gmi_acceptor *a, const struct gmi_address *address,
                             const struct gmi_hello *own, gmi_judge_fn judge, gmi_admit_fn admit, void *user,
@@ -62,6 +64,30 @@ static bool accept_one(struct gmi_acceptor *a)
     return true;
 }
 
+static void tell_of_stranger(struct gmi_acceptor *a, const char *text)
+{
+    char others[48] = "";
+    if (a->n_strangers >= TOLD_STRANGERS && !gmi_deadline_passed(a->quiet_until_ns)) {
+        a->n_untold++;
+        return;
+    }
+    if (a->n_untold > 0) snprintf(others, sizeof others, " (and %d more)", a->n_untold);
+    gmi_log(a->log, GM_LOG_WARN, "%s: %s%s", a->name, text, others);
+    if (a->n_strangers < TOLD_STRANGERS) a->n_strangers++;
+    a->n_untold = 0;
+    a->quiet_until_ns = gmi_now_ns() + QUIET_MS * GMI_NS_PER_MS;
+}
+
+static void tell_of_refusal(struct gmi_acceptor *a, const gm_error *error)
+{
+    bool is_stranger = error->status == GM_ERR_PROTOCOL || error->status == GM_ERR_PEER_LOST;
+    if (is_stranger) {
+        tell_of_stranger(a, error->text);
+    } else {
+        gmi_log(a->log, error->status == GM_ERR_STATE ? GM_LOG_INFO : GM_LOG_WARN, "%s: %s", a->name, error->text);
+    }
+}
+
 static void advance(struct gmi_acceptor *a, int *index)
 {
     struct gmi_handshake *h = a->pending[*index];
@@ -73,8 +99,7 @@ static void advance(struct gmi_acceptor *a, int *index)
     if (status == GM_OK) {
         a->admit(a->user, gmi_handshake_take_fd(h), h);
     } else {
-        gmi_log(a->log, h->error.status == GM_ERR_STATE ? GM_LOG_INFO : GM_LOG_WARN, "%s: %s", a->name,
-                h->error.text);
+        tell_of_refusal(a, &h->error);
     }
     drop(a, *index);
 }

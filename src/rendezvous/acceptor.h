@@ -2,7 +2,9 @@
  * themselves.
  *
  * A stranger costs one slot of a small table for a few seconds, and nothing else: when the table is full
- * the oldest one makes room. Each refusal is one line in the log. Never blocks. */
+ * the oldest one makes room. Each refusal is one line in the log; only of those who do not speak the protocol,
+ * such as a port scanner that comes again and again, not more than one in ten seconds after the first few. Never
+ * blocks. */
 #ifndef GMI_ACCEPTOR_H
 #define GMI_ACCEPTOR_H
 
@@ -24,6 +26,9 @@ struct gmi_acceptor {
     const char           *name; /* "store", "rank 3": for the log */
     struct gmi_handshake *pending[GMI_MAX_PENDING]; /* oldest first */
     int                   n_pending;
+    int                   n_strangers;    /* told of, and ... */
+    int                   n_untold;       /* ... not, since the last line */
+    int64_t               quiet_until_ns; /* no line of a stranger until then */
     int64_t               paused_until_ns; /* no descriptors: do not spin on a readable listener */
 };
 

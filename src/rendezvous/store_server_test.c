@@ -489,6 +489,40 @@ static void silent_strangers_do_not_keep_a_good_one_out(void **state)
     stop(&s);
 }
 
+static int count_in_log(struct served *s, const char *part)
+{
+    int n = 0;
+    pthread_mutex_lock(&s->lock);
+    for (const char *at = s->logged; (at = strstr(at, part)) != NULL; at++) n++;
+    pthread_mutex_unlock(&s->lock);
+    return n;
+}
+
+static void strangers_that_come_again_and_again_do_not_flood_the_log(void **state)
+{
+    enum { VISITS = 50, TOLD = 8 };
+    char          page[200];
+    struct served s;
+    (void)state;
+    start(&s);
+    memset(page, 'G', sizeof page);
+    for (int i = 0; i < VISITS; i++) {
+        char answer[100];
+        int  fd = raw_connection(&s);
+        assert_int_equal(send(fd, page, sizeof page, MSG_NOSIGNAL), sizeof page);
+        while (recv(fd, answer, sizeof answer, 0) > 0) {}
+        close(fd);
+    }
+    assert_in_range(count_in_log(&s, "does not speak gradmesh's protocol"), 1, TOLD);
+    gm_error         e;
+    struct gmi_store other;
+    struct gmi_hello hello = hello_of(0, 3);
+    strcpy(hello.job_id, "job-8"); /* who speaks it is told of nevertheless */
+    assert_status(try_connect(&other, &s, hello, &e), GM_ERR_REFUSED);
+    check_log(&s, "this is job 'job-7'");
+    stop(&s);
+}
+
 static gm_status anybody(void *user, const struct gmi_hello *peer, char *why, size_t why_bytes)
 {
     (void)user, (void)peer, (void)why, (void)why_bytes;
@@ -574,6 +608,7 @@ int main(void)
         cmocka_unit_test(those_who_do_not_belong_are_refused_on_both_sides),
         cmocka_unit_test(impossible_requests_end_that_connection_only),
         cmocka_unit_test(requests_may_come_in_bits_or_in_bulk),
+        cmocka_unit_test(strangers_that_come_again_and_again_do_not_flood_the_log),
         cmocka_unit_test(silent_strangers_do_not_keep_a_good_one_out),
         cmocka_unit_test(a_crowd_of_good_ones_all_come_in),
         cmocka_unit_test(a_port_that_is_taken_is_named),
