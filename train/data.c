@@ -80,7 +80,9 @@ static bool find_mnist(char *dir, size_t dir_chars)
     find_program_dir(program_dir, sizeof program_dir);
     for (int i = 0; i < 3 && program_dir[0] != 0; i++) {
         int length = snprintf(dir, dir_chars, "%s/%s", program_dir, places[i]);
-        if (length > 0 && (size_t)length < dir_chars && is_directory(dir)) return true;
+        if (length <= 0 || (size_t)length >= dir_chars || !is_directory(dir)) continue;
+        if (realpath(dir, program_dir) != NULL) snprintf(dir, dir_chars, "%s", program_dir); /* people read it */
+        return true;
     }
     return false;
 }
