@@ -180,3 +180,43 @@ uint64_t oracle_reduce(const uint64_t *values, int n, gm_dtype dtype, gm_redop r
 {
     return oracle_is_float(dtype) ? reduce_floats(values, n, dtype, redop) : reduce_integers(values, n, dtype, redop);
 }
+
+/* ---- lean formats -------------------------------------------------------------------------------- */
+
+static float float_of(uint64_t bits, gm_dtype dtype)
+{
+    double x = oracle_number(bits, dtype);
+    return isnan(x) ? (float)NAN : (float)x;
+}
+
+static void lean_block(float *to, const float *from, size_t count)
+{
+    float largest = 0;
+    bool  is_finite = true;
+    for (size_t i = 0; i < count; i++) {
+        is_finite = is_finite && isfinite(from[i]);
+        largest = fmaxf(largest, fabsf(from[i]));
+    }
+    for (size_t i = 0; i < count; i++) {
+        float x = from[i];
+        to[i] = is_finite ? 0 : (float)NAN;
+        if (is_finite && largest >= 0x1p-118f) to[i] = rintf(x * (127 / largest)) * (largest / 127) + 0.0f;
+    }
+}
+
+void oracle_lean(const char *format, float *to, const float *from, size_t count)
+{
+    gm_dtype dtype = strcmp(format, "f16") == 0 ? GM_F16 : GM_BF16;
+    bool     is_in_blocks = strcmp(format, "int8") == 0;
+    for (size_t at = 0; at < count && is_in_blocks; at += 128) {
+        lean_block(to + at, from + at, count - at < 128 ? count - at : 128);
+    }
+    for (size_t i = 0; i < count && !is_in_blocks; i++) {
+        to[i] = float_of(oracle_bits(isnan(from[i]) ? NAN : (double)from[i], dtype), dtype);
+    }
+}
+
+size_t oracle_lean_bytes(const char *format, size_t count)
+{
+    return strcmp(format, "int8") == 0 ? count + 4 * ((count + 127) / 128) : 2 * count;
+}

@@ -25,4 +25,8 @@ uint64_t oracle_bits(double number, gm_dtype dtype);
 uint64_t oracle_load(const void *elem, gm_dtype dtype);
 void     oracle_store(void *elem, gm_dtype dtype, uint64_t bits);
 
+/* Lean formats, "bf16", "f16" or "int8": what comes out for numbers that travel together, and in how many bytes. */
+void   oracle_lean(const char *format, float *to, const float *from, size_t count);
+size_t oracle_lean_bytes(const char *format, size_t count);
+
 #endif
