@@ -221,6 +221,16 @@ typedef struct gm_comm_options {
      * reductions not with "doubling". NULL: "auto" */
     const char *algorithm;
 
+    /* How f32 numbers travel that are added up (gm_all_reduce and gm_reduce_scatter with GM_SUM or GM_AVG): "f32",
+     * as they are; "bf16" or "f16", rounded to these; "int8", in blocks of 128 bytes and a scale. For networks that
+     * are slow beside the processors: half or about a quarter of the bytes, for a little accuracy. Each rank's
+     * contribution is rounded once, added up in f32, and the result rounded once (not in a reduce-scatter), whatever
+     * the number of ranks; all ranks get identical bits. What an f16 cannot hold (from 65,520 on) becomes infinite;
+     * an int8 block with a number that is not finite becomes NaN. Everything else travels as it is, and a world of one
+     * changes nothing. Needs links to all ranks. Compared at creation: ranks that differ are a mismatch.
+     * NULL: "f32" */
+    const char *wire;
+
     int connect_timeout_ms;    /* limit of gm_comm_create; default 60,000 */
     int stall_limit_ms;        /* a wait in a collective ends when no byte moved for so long; default
                                   300,000; 0: no limit */
@@ -238,8 +248,8 @@ typedef struct gm_comm_options {
 GM_API void gm_comm_options_default(gm_comm_options *options);
 
 /* Takes from the environment what is set there, over what *options holds: the GRADMESH_ variables
- * (RANK, WORLD_SIZE, STORE, JOB_ID, SOCKET_IFNAME, TRANSPORT, HOST_ID, ALGO, TIMEOUT_MS, SPIN_US,
- * LOG), and MASTER_ADDR and MASTER_PORT; rank and world size from the first complete family of
+ * (RANK, WORLD_SIZE, STORE, JOB_ID, SOCKET_IFNAME, TRANSPORT, HOST_ID, ALGO, WIRE, TIMEOUT_MS,
+ * SPIN_US, LOG), and MASTER_ADDR and MASTER_PORT; rank and world size from the first complete family of
  * GRADMESH_RANK/GRADMESH_WORLD_SIZE, RANK/WORLD_SIZE, OMPI_COMM_WORLD_RANK/_SIZE, PMI_RANK/PMI_SIZE, SLURM_PROCID/SLURM_NTASKS,
  * and JOB_COMPLETION_INDEX with WORLD_SIZE. With none of them it is a world of one;
  * one half of the first two families alone is refused. The strings point
@@ -255,11 +265,11 @@ GM_API GM_MUST_USE gm_status gm_comm_options_from_env(gm_comm_options *options, 
  * network and returns at once. On success *comm is the caller's until gm_comm_destroy; on failure it is
  * NULL, everything is cleaned up and *error (may be NULL) says what was wrong.
  *
- * GM_ERR_ARG: options that cannot be right. GM_ERR_UNSUPPORTED: a transport or algorithm that is
- * not there, or memory that must be shared and cannot be. GM_ERR_TIMEOUT: somebody did not come; the
- * sentence lists the missing ranks.
+ * GM_ERR_ARG: options that cannot be right. GM_ERR_UNSUPPORTED: a transport, algorithm or wire
+ * format that is not there, or memory that must be shared and cannot be. GM_ERR_TIMEOUT: somebody
+ * did not come; the sentence lists the missing ranks.
  * GM_ERR_REFUSED: this process is turned away: other job id, rank already taken, other world size.
- * GM_ERR_MISMATCH: fingerprints differ. GM_ERR_VERSION: another protocol version.
+ * GM_ERR_MISMATCH: fingerprints or wire formats differ. GM_ERR_VERSION: another protocol version.
  * GM_ERR_PEER_LOST: a rank vanished meanwhile. GM_ERR_SYSTEM: no port, no descriptor, ...
  * GM_ERR_PROTOCOL: what answered is not gradmesh. GM_ERR_NOMEM. */
 GM_API GM_MUST_USE gm_status gm_comm_create(gm_comm **comm, const gm_comm_options *options,
@@ -277,6 +287,7 @@ GM_API gm_status gm_comm_abort(gm_comm *comm, const char *reason);
 
 GM_API int gm_comm_rank(const gm_comm *comm);
 GM_API int gm_comm_size(const gm_comm *comm);
+GM_API const char *gm_comm_wire(const gm_comm *comm); /* "f32", "bf16", ...: how sums travel. Static. */
 
 /* The record of the last call on this communicator that did not return GM_OK, or of the failure
  * that has made it unusable. Never NULL; status GM_OK if there was none. The library's; valid until
@@ -471,6 +482,15 @@ GM_API const gm_error *gm_work_error(const gm_work *work);
 /* Gives the handle back. One that is not done goes on unattended, and its buffers stay bound until the
  * communicator's next blocking call has returned. NULL is fine. Destroying the communicator ends all handles. */
 GM_API void gm_work_release(gm_work *work);
+
+/* ---- what a lean wire format makes of numbers ---------------------------------------------------- */
+
+/* seen[i] = what goes into the sum for send[i] when these `count` f32 numbers are all-reduced or reduce-scattered
+ * over `comm` with GM_SUM or GM_AVG: rounded as the wire format rounds them. The same as send[i] with the format
+ * "f32", and in a world of one. `seen` may be `send`; other overlaps are not allowed. For error feedback: send - seen
+ * is what was lost on the way, to be added to what is sent next. Sends nothing, does not block, any thread.
+ * GM_OK, GM_ERR_ARG. */
+GM_API gm_status gm_wire_round_trip(const gm_comm *comm, const float *send, float *seen, size_t count);
 
 /* ---- accounting -------------------------------------------------------------------------------- */
 

@@ -58,6 +58,7 @@ static gm_status choose_codec(struct call *c)
 {
     struct gmi_request *asked = &c->asked;
     asked->user_op = gmi_comm_user_op(c->comm, asked->redop);
+    asked->wire = c->comm->wire;
     gm_status status = gmi_request_choose_codec(asked);
     if (status == GM_ERR_ARG && gm_dtype_bytes(asked->dtype) == 0) {
         return mistake(c, status, "there is no dtype %d", (int)asked->dtype);
@@ -343,6 +344,23 @@ gm_status gm_all_to_allv(gm_comm *comm, const void *send, const size_t *send_cou
 gm_status gm_barrier(gm_comm *comm)
 {
     return run(barrier(comm));
+}
+
+/* ---- lean formats -------------------------------------------------------------------------------- */
+
+/* Chunk by chunk, as they travel: blocks begin where chunks do. */
+gm_status gm_wire_round_trip(const gm_comm *comm, const float *send, float *seen, size_t count)
+{
+    if (comm == NULL || ((send == NULL || seen == NULL) && count > 0)) return GM_ERR_ARG;
+    if (comm->wire == NULL || comm->n_ranks == 1) {
+        if (count > 0 && seen != send) memcpy(seen, send, count * sizeof *seen);
+        return GM_OK;
+    }
+    for (int k = 0; k < comm->n_ranks; k++) {
+        size_t first = gmi_chunk_first(count, comm->n_ranks, k);
+        gmi_wire_round_trip(comm->wire, seen + first, send + first, gmi_chunk_elems(count, comm->n_ranks, k));
+    }
+    return GM_OK;
 }
 
 /* ---- asynchronous work --------------------------------------------------------------------------- */

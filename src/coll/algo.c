@@ -11,6 +11,7 @@
 #include "coll/doubling.h"
 #include "coll/exchange.h"
 #include "coll/halving.h"
+#include "coll/lean.h"
 #include "coll/naive.h"
 #include "coll/pairwise.h"
 #include "coll/ring.h"
@@ -29,6 +30,7 @@ static const struct gmi_algo *const rows[] = {
     &gmi_tree_reduce,           &gmi_star_gather,           &gmi_tree_gather,
     &gmi_star_scatter,          &gmi_tree_scatter,          &gmi_pairwise_all_to_all,
     &gmi_direct_all_to_all,     &gmi_dissemination_barrier, &gmi_ring_barrier,
+    &gmi_lean_all_reduce,       &gmi_lean_reduce_scatter,
 };
 
 const struct gmi_algo *gmi_algo_row(size_t index)

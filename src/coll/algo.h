@@ -17,6 +17,7 @@ enum {
     GMI_ALGO_PAIRWISE = 9,
     GMI_ALGO_BRUCK = 10,
     GMI_ALGO_MESSAGE = 11,
+    GMI_ALGO_LEAN = 12,
 };
 
 typedef void (*gmi_need_fn)(void *user, int peer);
@@ -53,8 +54,11 @@ struct gmi_algo {
     size_t (*work_bytes)(const struct gmi_shape *shape);
 };
 
-/* May it run what needs that view? */
-static inline bool gmi_algo_serves(const struct gmi_algo *algo, enum gmi_view needs) { return algo->shows >= needs; }
+/* May it run what needs that view? What is encoded needs algorithms that are made for it, and they run nothing else. */
+static inline bool gmi_algo_serves(const struct gmi_algo *algo, enum gmi_view needs)
+{
+    return needs == GMI_VIEW_LEAN || algo->shows == GMI_VIEW_LEAN ? algo->shows == needs : algo->shows >= needs;
+}
 
 /* The row for a collective under the user's choice, "auto" or a name. A name that has no row for this
  * collective, or none for so many ranks or for this reduction, falls back to "auto", so that a forced algorithm

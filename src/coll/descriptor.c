@@ -5,6 +5,7 @@
 
 #include "base/bytes.h"
 #include "coll/algo.h"
+#include "reduce/wire.h"
 
 #define MAGIC UINT32_C(0x31444d47) /* "GMD1" */
 
@@ -80,7 +81,7 @@ const char *gmi_descriptor_format(const struct gmi_descriptor *d, char *text, si
         format_message(d, text, text_bytes);
         return text;
     }
-    char redop[24] = "", root[24] = "", count[72] = "", counts[32] = "";
+    char redop[24] = "", root[24] = "", count[72] = "", counts[32] = "", lean[24] = "";
     if (d->redop != 0xff) snprintf(redop, sizeof redop, ", %s", gm_redop_name((gm_redop)d->redop));
     if (d->redop != 0xff && d->redop >= GM_REDOP_USER) snprintf(redop, sizeof redop, ", user %d", d->redop - GM_REDOP_USER);
     if (d->root >= 0) snprintf(root, sizeof root, ", root %d", (int)d->root);
@@ -90,7 +91,8 @@ const char *gmi_descriptor_format(const struct gmi_descriptor *d, char *text, si
     }
     /* Their sum may be the same; the number shows at least that they are not. */
     if (d->counts_hash > GMI_COUNTS_BY_PAIR) snprintf(counts, sizeof counts, ", counts %08x", d->counts_hash);
-    snprintf(text, text_bytes, "%s #%llu (%s%s%s%s)", gm_collective_name((gm_collective)d->collective),
-             (unsigned long long)d->seq, gmi_algo_name(d->algorithm), count, counts, root);
+    if (d->codec != 0) snprintf(lean, sizeof lean, ", as %s", gmi_wire_name_of(d->codec));
+    snprintf(text, text_bytes, "%s #%llu (%s%s%s%s%s)", gm_collective_name((gm_collective)d->collective),
+             (unsigned long long)d->seq, gmi_algo_name(d->algorithm), count, counts, lean, root);
     return text;
 }

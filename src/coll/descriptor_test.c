@@ -76,6 +76,10 @@ static void a_sentence_shows_what_differs(void **state)
     struct gmi_descriptor call = { .collective = GM_ALL_REDUCE, .algorithm = GMI_ALGO_RING, .dtype = GM_F32, .redop = GM_SUM,
                                    .root = -1, .seq = 417, .count_elems = 1048576 };
     assert_string_equal(gmi_descriptor_format(&call, text, sizeof text), "all_reduce #417 (ring, f32, sum, 1048576 elems)");
+    call.algorithm = GMI_ALGO_LEAN;
+    call.codec = 1;
+    assert_string_equal(gmi_descriptor_format(&call, text, sizeof text),
+                        "all_reduce #417 (lean, f32, sum, 1048576 elems, as bf16)");
     call = (struct gmi_descriptor){ .collective = GM_BROADCAST, .algorithm = GMI_ALGO_RING, .dtype = GM_I64, .redop = 0xff,
                                     .root = 2, .seq = 1, .count_elems = 3 };
     assert_string_equal(gmi_descriptor_format(&call, text, sizeof text), "broadcast #1 (ring, i64, 3 elems, root 2)");

@@ -18,7 +18,11 @@ gm_status gmi_request_choose_codec(struct gmi_request *r)
         return GM_OK;
     }
     if (gmi_request_is_reduction(r) && r->user_op.fn != NULL) return gmi_codec_find_user(&r->codec, r->dtype, &r->user_op);
-    if (gmi_request_is_reduction(r)) return gmi_codec_find(&r->codec, r->dtype, (gm_redop)r->redop);
+    if (gmi_request_is_reduction(r)) {
+        gm_status status = gmi_codec_find(&r->codec, r->dtype, (gm_redop)r->redop);
+        if (status == GM_OK && r->which != GM_REDUCE) gmi_codec_make_lean(&r->codec, (gm_redop)r->redop, r->wire);
+        return status;
+    }
     if (gm_dtype_bytes(r->dtype) == 0) return GM_ERR_ARG;
     r->codec = gmi_codec_mover(gm_dtype_bytes(r->dtype));
     return GM_OK;
@@ -28,7 +32,7 @@ struct gmi_shape gmi_request_shape(const struct gmi_request *r, int rank, int n_
 {
     return (struct gmi_shape){ .rank = rank, .n_ranks = n_ranks, .root = r->root, .count_elems = r->count_elems,
                                .elem_bytes = r->codec.elem_bytes, .counts = r->counts,
-                               .is_in_place = gmi_request_is_in_place(r) };
+                               .is_in_place = gmi_request_is_in_place(r), .wire = r->codec.wire };
 }
 
 size_t gmi_op_work_bytes(const struct gmi_request *r, const struct gmi_algo *algo, int rank, int n_ranks)

@@ -43,6 +43,7 @@ struct gmi_request {
     const size_t    *recv_counts; /* of what comes in an all-to-all ... as it is until the op is over */
     struct gmi_user_op user_op;   /* what `redop` is, if it is the caller's own */
     struct gmi_message_call message;   /* of GM_SEND, GM_RECV and GM_SENDRECV */
+    const struct gmi_wire *wire;  /* how sums of f32 travel; NULL: as they are */
     struct gmi_codec codec; /* by gmi_request_choose_codec */
 };
 

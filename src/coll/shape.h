@@ -10,12 +10,15 @@
 
 #include "coll/chunks.h"
 
+struct gmi_wire;
+
 struct gmi_shape {
     int           rank, n_ranks;
     int           root; /* -1: none */
     size_t        count_elems, elem_bytes; /* of the whole buffer */
     const size_t *counts;      /* elements of each chunk; NULL: equal ones */
     bool          is_in_place; /* input and output are the same memory */
+    const struct gmi_wire *wire; /* in which elements travel; NULL: as they lie in memory */
 };
 
 static inline size_t gmi_shape_chunk_bytes(const struct gmi_shape *s, int chunk)

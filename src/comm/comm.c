@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "coll/algo.h"
 #include "net/host.h"
+#include "reduce/wire.h"
 
 enum { GOODBYE_MS = 2000, ACKNOWLEDGE_MS = 1000, DEFAULT_SPIN_US = 50 };
 
@@ -58,6 +59,11 @@ static gm_status check_options(const gm_comm_options *o, gm_error *error)
         return gmi_error_set(error, GM_ERR_UNSUPPORTED, "there is no transport '%.40s'; there are: %s", o->transport,
                              gmi_transport_names(names, sizeof names));
     }
+    const struct gmi_wire *wire;
+    if (o->wire != NULL && !gmi_wire_find(o->wire, &wire)) {
+        return gmi_error_set(error, GM_ERR_UNSUPPORTED, "there is no wire format '%.40s'; there are: %s", o->wire,
+                             gmi_wire_names());
+    }
     if (o->algorithm != NULL && !gmi_algo_is_name(o->algorithm)) {
         char names[160];
         return gmi_error_set(error, GM_ERR_UNSUPPORTED, "there is no algorithm '%.40s'; there are: %s", o->algorithm,
@@ -76,6 +82,16 @@ static enum gmi_sharing sharing_of(const struct gmi_transport *transport)
 
 static const char *or_default(const char *text, const char *fallback) { return text != NULL ? text : fallback; }
 
+/* What must agree: the caller's lines, behind ours. NULL: no memory. */
+static char *make_fingerprint(const struct gm_comm *comm, const char *callers)
+{
+    static const char ours[] = "wire format";
+    size_t            bytes = sizeof ours + GMI_NAME_BYTES + strlen(callers) + 2;
+    char             *text = gmi_alloc(bytes, 1);
+    if (text != NULL) snprintf(text, bytes, "%s=%s\n%s", ours, gmi_wire_name(comm->wire), callers);
+    return text;
+}
+
 static gm_status set_up(struct gm_comm *comm, const gm_comm_options *o, gm_error *error)
 {
     comm->rank = comm->group.rank = o->rank;
@@ -90,13 +106,14 @@ static gm_status set_up(struct gm_comm *comm, const gm_comm_options *o, gm_error
     snprintf(comm->group_name, sizeof comm->group_name, "%s", or_default(o->group, "world"));
     snprintf(comm->algorithm, sizeof comm->algorithm, "%s", or_default(o->algorithm, "auto"));
     comm->group_id = gmi_group_id(comm->group_name);
+    (void)gmi_wire_find(or_default(o->wire, "f32"), &comm->wire);
     pthread_mutex_init(&comm->lock, NULL);
     gmi_error_clear(&comm->error);
     gmi_error_clear(&comm->failure_record);
     if (gmi_engine_init(comm) != GM_OK) return gmi_error_set(error, GM_ERR_NOMEM, "no memory for a communicator");
     if (comm->n_ranks == 1) return GM_OK;
 
-    comm->fingerprint = gmi_strdup(or_default(o->fingerprint, ""));
+    comm->fingerprint = make_fingerprint(comm, or_default(o->fingerprint, ""));
     comm->group.ports = gmi_alloc((size_t)comm->n_ranks, sizeof *comm->group.ports);
     comm->calls = gmi_alloc((size_t)comm->n_ranks, sizeof *comm->calls);
     comm->shares = gmi_alloc((size_t)comm->n_ranks, sizeof *comm->shares);
@@ -212,6 +229,7 @@ gm_status gm_comm_abort(gm_comm *comm, const char *reason)
 
 int gm_comm_rank(const gm_comm *comm) { return comm->rank; }
 int gm_comm_size(const gm_comm *comm) { return comm->n_ranks; }
+const char *gm_comm_wire(const gm_comm *comm) { return gmi_wire_name(comm->wire); }
 const gm_error *gm_comm_error(const gm_comm *comm) { return &comm->error; }
 
 gm_status gm_comm_traffic(const gm_comm *comm, gm_collective which, gm_traffic *traffic)
@@ -261,6 +279,7 @@ static gm_status formula(const gm_comm *comm, struct gmi_request *request, uint6
         return GM_OK;
     }
     if (gmi_has_root(request->which) && (request->root < 0 || request->root >= comm->n_ranks)) return GM_ERR_ARG;
+    request->wire = comm->wire;
     gm_status status = gmi_request_choose_codec(request);
     if (status != GM_OK) return status;
     *sent_bytes = 0;

@@ -38,6 +38,7 @@ struct gm_comm {
     char                        job_id[GMI_JOB_ID_BYTES], group_name[GMI_NAME_BYTES], algorithm[GMI_NAME_BYTES];
     const struct gmi_transport *transport;
     int                         stall_limit_ms;
+    const struct gmi_wire      *wire; /* how f32 sums travel; NULL: as they are */
     struct gmi_log              log;
     char                       *fingerprint;
     pid_t                       owner_pid; /* a process forked from it has no service thread: not its member */

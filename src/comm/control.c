@@ -8,7 +8,7 @@
 #include "comm/fingerprint.h"
 #include "net/socket.h"
 
-enum { MISSING_EVERY_MS = 1000, MISSING_AFTER_CHANGE_MS = 50, LATECOMERS_MS = 3000, MAX_FINGERPRINT_BYTES = 64 * 1024 };
+enum { MISSING_EVERY_MS = 1000, MISSING_AFTER_CHANGE_MS = 50, LATECOMERS_MS = 3000, MAX_FINGERPRINT_BYTES = 65 * 1024 };
 
 gm_status gmi_control_init(struct gmi_control *c, int rank, int n_ranks, const char *fingerprint,
                            const struct gmi_log *log, void (*notify)(void *), void *notify_user)

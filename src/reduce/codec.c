@@ -7,7 +7,7 @@
 
 struct gmi_codec gmi_codec_mover(size_t elem_bytes)
 {
-    return (struct gmi_codec){ .id = GMI_CODEC_IDENTITY, .name = "identity", .elem_bytes = elem_bytes };
+    return (struct gmi_codec){ .id = GMI_CODEC_IDENTITY, .elem_bytes = elem_bytes };
 }
 
 gm_status gmi_codec_find_user(struct gmi_codec *codec, gm_dtype dtype, const struct gmi_user_op *user_op)
@@ -24,6 +24,7 @@ gm_status gmi_codec_find(struct gmi_codec *codec, gm_dtype dtype, gm_redop redop
 {
     if ((unsigned)dtype >= GM_DTYPE_END || (unsigned)redop >= GM_REDOP_END) return GM_ERR_ARG;
     *codec = gmi_codec_mover(gm_dtype_bytes(dtype));
+    codec->dtype = dtype;
     const struct gmi_kernels *kernels = gmi_kernels_of(dtype);
     codec->combine = kernels->combine[redop];
     codec->combine_all = kernels->combine_all[redop];
@@ -31,6 +32,14 @@ gm_status gmi_codec_find(struct gmi_codec *codec, gm_dtype dtype, gm_redop redop
     codec->canonicalize = kernels->canonicalize;
     if (redop == GM_AVG && codec->combine != NULL) codec->finish = kernels->divide;
     return codec->combine != NULL || codec->combine_all != NULL ? GM_OK : GM_ERR_UNSUPPORTED;
+}
+
+void gmi_codec_make_lean(struct gmi_codec *codec, gm_redop redop, const struct gmi_wire *wire)
+{
+    if (wire == NULL || codec->dtype != GM_F32 || (redop != GM_SUM && redop != GM_AVG)) return;
+    codec->id = wire->id;
+    codec->wire = wire;
+    codec->needs = GMI_VIEW_LEAN;
 }
 
 /* ---- two operands ------------------------------------------------------------------------------ */

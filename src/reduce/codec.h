@@ -1,14 +1,14 @@
 /* codec.h - how the elements of a collective travel, and what is done with those that arrive.
  *
  * Stands between a collective, which moves bytes of chunks, and a link, which moves bytes. The identity
- * codec sends elements as they lie in memory and copies nothing. Lean formats (bf16, int8) and exact sums
- * are further codecs with an encoded form of their own; an algorithm that walks whole elements needs no
- * change for them. Knows arrays only: no ranks, no links. */
+ * codec sends elements as they lie in memory and copies nothing. With a lean format (wire.h) sums of f32 travel
+ * encoded, which an algorithm of its own does. Knows arrays only: no ranks, no links. */
 #ifndef GMI_CODEC_H
 #define GMI_CODEC_H
 
 #include "gradmesh.h"
 #include "reduce/kernels.h"
+#include "reduce/wire.h"
 
 enum { GMI_CODEC_IDENTITY = 0 }; /* as in the descriptor on the wire */
 
@@ -19,6 +19,7 @@ enum gmi_view {
                        the operation must commute to the bit */
     GMI_VIEW_ONCE,  /* partial results, but each is computed by one rank, or by all in the same order */
     GMI_VIEW_ALL,   /* all contributions to an element at once: the result can be rounded once */
+    GMI_VIEW_LEAN,  /* the same, of contributions that travel encoded */
 };
 
 /* A reduction of the caller's own; fn is NULL for none. */
@@ -28,8 +29,8 @@ struct gmi_user_op {
 };
 
 struct gmi_codec {
-    uint8_t       id;
-    const char   *name;
+    uint8_t       id;   /* of the format on the wire */
+    const struct gmi_wire *wire; /* NULL: as they lie in memory */
     gm_dtype      dtype;      /* for user_op */
     size_t        elem_bytes; /* in memory, and for the identity codec on the wire */
     enum gmi_view needs;
@@ -54,6 +55,10 @@ gm_status gmi_codec_find(struct gmi_codec *codec, gm_dtype dtype, gm_redop redop
 /* The identity codec for a dtype and a reduction of the caller's own. GM_OK; GM_ERR_ARG: no such dtype, or fn is
  * NULL. */
 gm_status gmi_codec_find_user(struct gmi_codec *codec, gm_dtype dtype, const struct gmi_user_op *user_op);
+
+/* The same for sums that travel in a lean format; changes nothing where the format does not apply: it does to f32
+ * with GM_SUM and GM_AVG. `wire` may be NULL. */
+void gmi_codec_make_lean(struct gmi_codec *codec, gm_redop redop, const struct gmi_wire *wire);
 
 /* The identity codec that only moves. */
 struct gmi_codec gmi_codec_mover(size_t elem_bytes);

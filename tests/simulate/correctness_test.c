@@ -47,6 +47,8 @@ static void try_roots(struct bench *b, int n_ranks, struct trial_shape shape)
         try_shape(b, n_ranks, &shape);
         shape.counts_seed = shape.seed;
         try_shape(b, n_ranks, &shape);
+        bool has_formats = trial_is_lean(shape.algo) && shape.wire == NULL;
+        for (size_t i = 0; has_formats && (shape.wire = gmi_wire_row(i)) != NULL; i++) try_roots(b, n_ranks, shape);
     }
 }
 
@@ -166,7 +168,8 @@ static void more_peers_than_a_round_holds(void **state)
 
 static bool has_stated_order(const struct gmi_algo *row)
 {
-    return row->id == GMI_ALGO_RING || row->id == GMI_ALGO_NAIVE || row->id == GMI_ALGO_DIRECT || row->id == GMI_ALGO_EXCHANGE;
+    return row->id == GMI_ALGO_RING || row->id == GMI_ALGO_NAIVE || row->id == GMI_ALGO_DIRECT ||
+           row->id == GMI_ALGO_EXCHANGE || row->id == GMI_ALGO_LEAN;
 }
 
 static enum trial_order stated_order(const struct gmi_algo *row)
