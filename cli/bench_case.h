@@ -10,7 +10,8 @@
  * result is exact in every type, in whatever order it was summed; what it should be costs the same
  * for two ranks and for a thousand, except for products and bitwise reductions; and a value that
  * stands in a wrong place, comes from a wrong rank or was counted twice differs from what is
- * expected there. */
+ * expected there. Where elements travel in a lean wire format, a result is right within what that
+ * format may round. */
 #ifndef CLI_BENCH_CASE_H
 #define CLI_BENCH_CASE_H
 
@@ -51,8 +52,12 @@ struct cli_bench_case {
     gm_dtype  dtype;
     gm_redop  redop;
     int       root;
+    const char *wire; /* format in which sums of f32 travel; NULL: "f32" */
     uint8_t  *send, *recv;
 };
+
+/* Do the elements travel in another format than their own? */
+bool cli_bench_is_lean(const struct cli_bench_case *c);
 
 static inline bool cli_bench_is_in_place(const struct cli_bench_case *c)
 {

@@ -242,6 +242,37 @@ static void sums_of_the_largest_world_are_exact_in_float(void **state)
     assert_int_equal(cli_bench_count_wrong(&c), 0);
 }
 
+/* Sums that went through a format, as they come out: right. One that belongs to another index, or lacks a rank: not. */
+static void results_in_a_lean_format_are_right_within_its_rounding(void **state)
+{
+    (void)state;
+    enum { N_RANKS = 4, COUNT = 4096 };
+    static const char *const formats[] = { "bf16", "f16", "int8" };
+    static float values[COUNT], seen[COUNT], sum[COUNT];
+    struct cli_bench_case c = { .collective = cli_bench_find("all_reduce"), .n_ranks = N_RANKS, .count_elems = COUNT,
+                                .dtype = GM_F32, .redop = GM_SUM, .send = (uint8_t *)values, .recv = (uint8_t *)values };
+    for (size_t f = 0; f < sizeof formats / sizeof formats[0]; f++) {
+        c.wire = formats[f];
+        assert_true(cli_bench_is_lean(&c));
+        memset(sum, 0, sizeof sum);
+        for (c.rank = 0; c.rank < N_RANKS; c.rank++) {
+            cli_bench_fill(&c);
+            oracle_lean(c.wire, seen, values, COUNT);
+            for (size_t i = 0; i < COUNT; i++) sum[i] += seen[i];
+        }
+        c.rank = 0;
+        oracle_lean(c.wire, values, sum, COUNT);
+        assert_int_equal(cli_bench_count_wrong(&c), 0);
+        memmove(values, values + 1, sizeof values - sizeof values[0]);
+        assert_true(cli_bench_count_wrong(&c) > COUNT * 3 / 4);
+        c.redop = GM_MAX;
+        assert_false(cli_bench_is_lean(&c));
+        c.redop = GM_SUM;
+    }
+    c.wire = "f32";
+    assert_false(cli_bench_is_lean(&c));
+}
+
 static void collectives_are_found_by_name_with_or_without_dashes(void **state)
 {
     (void)state;
@@ -268,6 +299,7 @@ int main(void)
         cmocka_unit_test(a_rank_counted_twice_is_seen_in_every_element),
         cmocka_unit_test(a_changed_send_buffer_is_seen),
         cmocka_unit_test(sums_of_the_largest_world_are_exact_in_float),
+        cmocka_unit_test(results_in_a_lean_format_are_right_within_its_rounding),
         cmocka_unit_test(collectives_are_found_by_name_with_or_without_dashes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

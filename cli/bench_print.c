@@ -18,6 +18,11 @@ static const char *dtype_text(const struct cli_bench_setting *s)
     return s->collective->gets == CLI_BENCH_NOTHING ? "none" : gm_dtype_name(s->dtype);
 }
 
+static const char *wire_text(const struct cli_bench_setting *s)
+{
+    return s->wire != NULL ? s->wire : dtype_text(s);
+}
+
 static int root_number(const struct cli_bench_setting *s)
 {
     return s->collective->has_root ? s->root : -1;
@@ -41,9 +46,10 @@ void cli_bench_print_head(FILE *file, const struct cli_bench_setting *s)
 {
     const char *fraction = s->limit_gbps > 0 ? "  frac" : "",
                *gap = s->limit_gbps > 0 ? "      " : "";
-    fprintf(file, "# gradmesh %s: %s, %d rank%s, algorithm %s, transport %s\n", gm_version(),
+    fprintf(file, "# gradmesh %s: %s, %d rank%s, algorithm %s, transport %s%s%s\n", gm_version(),
             gm_collective_name(s->collective->which), s->n_ranks, s->n_ranks == 1 ? "" : "s",
-            s->algorithm, s->transport);
+            s->algorithm, s->transport, s->wire != NULL ? ", wire format " : "",
+            s->wire != NULL ? s->wire : "");
     fprintf(file, "# time: median over the iterations, in each the slowest rank's; GB = 10^9 B\n");
     if (s->limit_gbps > 0)
         fprintf(file, "# frac: bus bandwidth over %.3f GB/s, the duplex limit of %d processes\n",
@@ -147,7 +153,7 @@ static cJSON *result_to_json(const struct cli_bench_setting *s, const struct cli
     cJSON_AddStringToObject(object, "collective", gm_collective_name(s->collective->which));
     cJSON_AddStringToObject(object, "algo", s->algorithm);
     cJSON_AddStringToObject(object, "transport", s->transport);
-    cJSON_AddStringToObject(object, "wire", dtype_text(s));
+    cJSON_AddStringToObject(object, "wire", wire_text(s));
     cJSON_AddStringToObject(object, "dtype", dtype_text(s));
     cJSON_AddStringToObject(object, "op", redop_text(s));
     cJSON_AddNumberToObject(object, "root", root_number(s));

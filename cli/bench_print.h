@@ -18,6 +18,7 @@ struct cli_bench_setting {
     gm_redop    redop;
     int         root;
     const char *algorithm, *transport; /* as asked for: "auto", ... */
+    const char *wire; /* in which elements travel: "bf16", ...; NULL: in their own */
     double limit_gbps; /* what one process's link carries each way; 0: not asked for */
     int    limit_processes;
 };

@@ -39,7 +39,8 @@ static const char notes[] =
     "collects, what reduce_scatter cuts up. algbw is size / time; busbw is algbw times 2(N-1)/N\n"
     "for all_reduce, (N-1)/N for reduce_scatter and all_gather, 1 for broadcast. #wrong counts\n"
     "wrong elements before and after the timed iterations; values depend on rank and index. JSON\n"
-    "has more: spread, bytes sent, processor time, memory.\n"
+    "has more: spread, bytes sent, processor time, memory. With --wire the bandwidths are of the\n"
+    "elements as they are in memory, and a result is right within what the format may round.\n"
     "\n"
     "exit status: 0 measured, and all results right; 1 wrong results, or it could not be done; 2\n"
     "wrong usage; 3 another rank failed.\n"
@@ -59,7 +60,7 @@ struct bench_args {
     struct cli_list sizes;
     bool            in_place_only, wants_fraction;
     int             dtype, redop;
-    const char     *algorithm, *transport;
+    const char     *algorithm, *transport, *wire;
     struct cli_bench_effort effort;
     const struct cli_bench_collective *collective;
 };
@@ -153,6 +154,7 @@ static gm_status measure_one(struct bench *bench, struct cli_bench_row *row, boo
                                    .dtype = (gm_dtype)args->dtype,
                                    .redop = (gm_redop)args->redop,
                                    .root = (int)args->root,
+                                   .wire = gm_comm_wire(bench->comm),
                                    .recv = bench->memory[0],
                                    .send = bench->memory[is_in_place ? 0 : 1] };
     /* With one way only there is one buffer; whether that counts as "in place" depends on the
@@ -228,6 +230,14 @@ static gm_status find_limit(struct bench *bench)
     return cli_bench_quick_limit(bench->n_ranks, &bench->setting.limit_gbps, &bench->error);
 }
 
+/* A format is worth a word where it changes something. */
+static void name_format(struct bench *bench)
+{
+    struct cli_bench_case c = { .collective = bench->args->collective, .wire = gm_comm_wire(bench->comm),
+                                .dtype = bench->setting.dtype, .redop = bench->setting.redop };
+    if (cli_bench_is_lean(&c) && bench->n_ranks > 1) bench->setting.wire = c.wire;
+}
+
 static gm_status run_bench(struct bench *bench, const struct cli_join *place)
 {
     gm_status status = cli_place(place, &bench->rank, &bench->n_ranks, &bench->error);
@@ -240,6 +250,7 @@ static gm_status run_bench(struct bench *bench, const struct cli_join *place)
     if (status == GM_OK) status = find_limit(bench);
     if (status == GM_OK) status = join(bench, place);
     if (status != GM_OK) return status;
+    name_format(bench);
     if (bench->rank == 0) cli_bench_print_head(cli_text(bench->parsed), &bench->setting);
     for (size_t i = 0; status == GM_OK && i < bench->args->sizes.n_values; i++)
         status = measure_row(bench, (size_t)bench->args->sizes.values[i]);
@@ -295,7 +306,7 @@ static int run_rank(const struct bench_args *args, const struct cli_parsed *pars
     struct bench   *bench = gmi_alloc(1, sizeof *bench);
     struct cli_join place = { .command = "bench", .world_size = is_alone ? 1 : 0,
                               .is_verbose = parsed->is_verbose, .transport = args->transport,
-                              .algorithm = args->algorithm };
+                              .algorithm = args->algorithm, .wire = args->wire };
     if (bench == NULL) {
         fprintf(stderr, "gradmesh bench: no memory\n");
         return CLI_EXIT_NO;
@@ -334,6 +345,7 @@ static bool try_alone(const struct cli_command *command, const struct bench_args
     options.world_size = 1;
     options.algorithm = args->algorithm;
     options.transport = args->transport;
+    options.wire = args->wire;
     gmi_error_clear(&error);
     gm_status status = gm_comm_create(&comm, &options, &error);
     if (status == GM_OK) {
@@ -484,6 +496,8 @@ int cli_cmd_bench(int argc, char **argv)
           .value_name = "auto|ring|naive|...", .help = "algorithm (default: auto)" },
         { .name = "transport", .kind = CLI_TEXT, .text = &args.transport, .value_name = "auto|tcp|shm",
           .help = "how bytes travel (default: auto)" },
+        { .name = "wire", .kind = CLI_TEXT, .text = &args.wire, .value_name = "f32|bf16|f16|int8",
+          .help = "format in which sums of f32 travel (default: f32)" },
         { .name = "check", .letter = 'c', .kind = CLI_FLAG, .flag = &args.effort.checks_all,
           .help = "check the result of every timed iteration, not only before and after them" },
         { .name = "fraction", .kind = CLI_FLAG, .flag = &args.wants_fraction,

@@ -465,7 +465,7 @@ static int check_usage(const struct cli_command *command, const struct train_arg
             "-n %lld would start workers, but this process is already worker %d of "
             "%d: leave -n out",
             (long long)args->n_workers, rank, world_size);
-    return cli_check_exchange(command, args->transport, args->algorithm);
+    return cli_check_exchange(command, args->transport, args->algorithm, NULL);
 }
 
 /* Trains, or has N workers train. */

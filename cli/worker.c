@@ -83,7 +83,7 @@ void cli_say_pid(void) { fprintf(stderr, "rank 0 pid %ld\n", (long)getpid()); }
 
 /* A world of one takes the names and needs no network. */
 int cli_check_exchange(const struct cli_command *command, const char *transport,
-                       const char *algorithm)
+                       const char *algorithm, const char *wire)
 {
     gm_comm_options options;
     gm_comm        *comm;
@@ -93,6 +93,7 @@ int cli_check_exchange(const struct cli_command *command, const char *transport,
     options.world_size = 1;
     options.transport = transport;
     options.algorithm = algorithm;
+    options.wire = wire;
     gmi_error_clear(&error);
     gm_status status = gm_comm_create(&comm, &options, &error);
     gm_comm_destroy(comm);
@@ -117,6 +118,7 @@ static gm_status fill_options(gm_comm_options *options, const struct cli_join *j
     }
     if (join->transport != NULL) options->transport = join->transport;
     if (join->algorithm != NULL) options->algorithm = join->algorithm;
+    if (join->wire != NULL) options->wire = join->wire;
     if (join->is_verbose && options->log_level < GM_LOG_INFO) options->log_level = GM_LOG_INFO;
     options->fingerprint = join->fingerprint;
     options->log = print_log_line;

@@ -36,15 +36,15 @@ struct cli_join {
     const char *command;       /* "train" */
     int         world_size;    /* 1: alone, whatever the environment says; 0: as the environment says */
     bool        is_verbose;
-    const char *transport, *algorithm; /* NULL: as the environment says */
+    const char *transport, *algorithm, *wire; /* NULL: as the environment says */
     const char *fingerprint;
 };
 
-/* Whether the library knows transport and algorithm of these names (NULL: not asked for), so that
+/* Whether the library knows what has these names (NULL: not asked for), so that
  * a wrong one is one sentence, with the list of those that there are, before anything is started.
  * CLI_EXIT_OK or CLI_EXIT_USAGE. */
 int cli_check_exchange(const struct cli_command *command, const char *transport,
-                       const char *algorithm);
+                       const char *algorithm, const char *wire);
 
 /* Who this process will be, without joining. GM_ERR_ARG: the environment is wrong. */
 GM_MUST_USE gm_status cli_place(const struct cli_join *join, int *rank, int *world_size,

@@ -27,6 +27,7 @@ usage "root outside of the world" 'no root 2 in a world of 2' broadcast -n 2 --r
 usage "bits of floats" 'bxor of f32' all_reduce -n 2 --op bxor --dtype f32
 usage "unknown algorithm" "no algorithm 'rung'" all_reduce -n 2 --algo rung
 usage "unknown transport" "no transport 'pigeon'" all_reduce -n 2 --transport pigeon
+usage "unknown wire format" "no wire format 'int4'; there are: f32, bf16, f16, int8" all_reduce -n 2 --wire int4
 usage "limits in the wrong place" "write 'limits' first" --in-place limits
 usage "unknown limit" "no limit 'height'" limits height
 
@@ -74,6 +75,18 @@ capture gradmesh bench all_reduce -n 2 --sizes 4 --iters 7 --json="$scratch/file
 check "json: into a file, the table on standard output" contains "$out" '^# Avg bus'
 cp "$scratch/file.json" "$out"
 check "json: iterations as asked" is "$(field iters 1)" 7
+
+# 1024 numbers in two chunks: half of them to the other rank, and as many sums, in blocks of 128.
+for wire in bf16:2048 f16:2048 int8:1056; do
+    capture gradmesh bench all_reduce -n 2 --sizes 4K --wire ${wire%:*} --iters 2 --in-place --json $quick
+    check "${wire%:*}: measures, and nothing is wrong" is "$status $(field wrong 1)" "0 0"
+    check "${wire%:*}: the record names the format" is "$(field wire 1) $(field dtype 1)" "${wire%:*} f32"
+    check "${wire%:*}: the bytes are those of the format" is "$(field payload_bytes 1)" "${wire#*:}"
+done
+capture env GRADMESH_WIRE=bf16 gradmesh bench all_reduce -n 2 --sizes 4K --iters 2 $quick
+check "the environment names the format" contains "$out" 'wire format bf16$'
+capture gradmesh bench all_reduce -n 2 --sizes 4K --wire bf16 --op max --iters 2 $quick
+check "what is not summed has its own" is "$status $(grep -c 'wire format' "$out")" "0 0"
 
 # ---- every collective, checked in every iteration
 for collective in all_reduce reduce_scatter all_gather broadcast; do
