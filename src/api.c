@@ -177,7 +177,7 @@ static gm_status run(struct call c) { return run_or_start(c, NULL); }
 
 static gm_status start(struct call c, gm_work **work)
 {
-    if (work == NULL) return GM_ERR_ARG;
+    if (work == NULL) return c.comm == NULL ? GM_ERR_ARG : mistake(&c, GM_ERR_ARG, "`work` is NULL: where should the handle go?");
     *work = NULL;
     return run_or_start(c, work);
 }

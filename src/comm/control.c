@@ -431,19 +431,19 @@ static void hear_waiting(struct gmi_control *c, int from, struct gmi_reader *r)
     note_waiting(c, from, &call, peer, has_entered);
 }
 
-static bool waits_in(const struct gmi_control *c, int rank, uint64_t seq)
+static bool is_waiting(const struct gmi_control *c, int rank)
 {
-    const struct gmi_member *m = &c->members[rank];
-    return m->has_waited && m->waited_in.seq == seq && m->waited_for >= 0;
+    return c->members[rank].has_waited && c->members[rank].waited_for >= 0;
 }
 
-/* Rank 0: `rank` has waited too long. It waits for somebody, who may wait for somebody else; who does not wait is
- * to blame. (All around a circle, when a network swallows bytes: then the first one it waits for.) */
+/* Rank 0: `rank` has waited too long. It waits for somebody, who may wait for somebody else, in this call or in an
+ * earlier one that others have got through; who does not wait is to blame. (All around a circle, when a network
+ * swallows bytes: then the first one it waits for.) */
 static void blame_for_stall(struct gmi_control *c, int rank, uint64_t seq, int limit_ms)
 {
-    if (!waits_in(c, rank, seq)) return;
+    if (!is_waiting(c, rank) || c->members[rank].waited_in.seq != seq) return;
     int last = rank, hops = 0;
-    for (; hops < c->n_ranks && waits_in(c, c->members[last].waited_for, seq); hops++) last = c->members[last].waited_for;
+    for (; hops < c->n_ranks && is_waiting(c, c->members[last].waited_for); hops++) last = c->members[last].waited_for;
     if (hops == c->n_ranks) last = rank;
     const struct gmi_member *m = &c->members[last];
     struct gmi_failure       f = { .status = GM_ERR_TIMEOUT, .culprit = m->waited_for, .reporter = rank, .op_seq = seq };

@@ -264,6 +264,7 @@ static void complete(struct gm_comm *comm, gm_status status)
 {
     struct gmi_engine *e = &comm->engine;
     struct gm_work    *w = e->running;
+    if (e->is_told) tell_waiting(comm, -1, false);
     e->running = NULL;
     e->op.traffic.elapsed_ns = gmi_now_ns() - e->op.begin_ns;
     pthread_mutex_lock(&comm->lock);

@@ -76,6 +76,34 @@ static void a_rank_that_does_not_come_is_named_by_all(void **state)
 
 /* ---- a rank that is stopped ----------------------------------------------------------------------- */
 
+/* The root of a broadcast is through at once and waits in its next call for rank 2, who still waits for rank 1 in
+ * the first: rank 1 is to blame. */
+static void be_a_call_ahead(struct rank_self *self)
+{
+    float values[10] = { 0 };
+    rank_create(self);
+    rank_ok(self, gm_barrier(self->comm));
+    if (self->rank == 1) {
+        rank_await(self, OVER, 2);
+    } else {
+        gm_status status = gm_broadcast(self->comm, values, 10, GM_F32, 0);
+        if (self->rank == 0) {
+            rank_ok(self, status);
+            status = gm_all_reduce(self->comm, values, values, 10, GM_F32, GM_SUM);
+        }
+        rank_expect(self, GM_ERR_TIMEOUT, status);
+        rank_check(self, gm_comm_error(self->comm)->culprit == 1);
+        rank_mark(self, OVER);
+    }
+    rank_destroy(self);
+}
+
+static void who_waits_in_a_later_call_does_not_blame_who_waits_in_an_earlier_one(void **state)
+{
+    struct ranks_job job = { .n_ranks = 3, .body = be_a_call_ahead, .algorithm = "ring", .stall_limit_ms = stall_ms() };
+    ranks_run(state, &job);
+}
+
 static void reduce_until_stopped(struct rank_self *self)
 {
     int    stopped = *(const int *)self->user;
@@ -200,6 +228,7 @@ int main(void)
 #define TEST(name) cmocka_unit_test_teardown(name, ranks_teardown)
     const struct CMUnitTest tests[] = {
         TEST(a_rank_that_does_not_come_is_named_by_all),
+        TEST(who_waits_in_a_later_call_does_not_blame_who_waits_in_an_earlier_one),
         TEST(a_stopped_rank_is_named_and_hears_of_it_when_it_goes_on),
         TEST(a_rank_that_crawls_is_not_given_up),
         TEST(a_timer_of_the_caller_does_not_put_the_limit_off),
