@@ -52,9 +52,13 @@ struct train_args {
     int64_t                n_workers, n_threads, save_every, keep, report_every, compare_steps;
     bool                   has_workers, has_resume;
     const char            *checkpoint_dir, *resume_file, *log_path, *transport, *algorithm;
+    int                    overlap; /* an enum gmt_overlap */
 };
 
-enum { N_TRAIN_OPTIONS = 11 };
+static const char *const overlaps[] = { [GMT_OVERLAP_OFF] = "off", [GMT_OVERLAP_ON] = "on",
+                                        [GMT_OVERLAP_AUTO] = "auto", NULL };
+
+enum { N_TRAIN_OPTIONS = 12 };
 
 /* Fills options[N_TRAIN_OPTIONS + CLI_N_RECIPE_OPTIONS]. */
 static void list_options(struct train_args *args, struct cli_option *options)
@@ -69,6 +73,8 @@ static void list_options(struct train_args *args, struct cli_option *options)
           .help = "how bytes travel (default: auto)" },
         { .name = "algo", .kind = CLI_TEXT, .text = &args->algorithm,
           .value_name = "auto|ring|naive|...", .help = "how gradients are exchanged (default: auto)" },
+        { .name = "overlap", .kind = CLI_CHOICE, .choice = &args->overlap, .choices = overlaps,
+          .default_text = "auto", .help = "exchange gradients while others are still computed" },
         { .name = "checkpoint", .kind = CLI_TEXT, .text = &args->checkpoint_dir, .value_name = "DIR",
           .help = "save the state there, as safetensors: after each epoch and at the end" },
         { .name = "checkpoint-every", .kind = CLI_INT, .integer = &args->save_every, .value_name = "STEPS",
@@ -102,6 +108,7 @@ struct worker {
     struct gmt_checkpoint_dir dir;
     gm_comm                 *comm;
     int                      rank, world_size;
+    struct cli_room          room;
     struct gmt_trainer       trainer;
     struct gmt_trainlog      log;
     struct cli_train_printer printer;
@@ -194,6 +201,16 @@ static gm_status check_outputs(struct worker *worker)
     return status;
 }
 
+/* The last bits of a sum over three ranks or more depend on the buckets: a run that goes on keeps
+ * them, also where it would choose others now, unless they are asked for. */
+static void keep_buckets(struct worker *worker)
+{
+    struct gmt_recipe saved;
+    if (worker->from.path == NULL || worker->args->recipe.has_bucket_bytes) return;
+    if (gmt_recipe_read(&saved, &worker->from, NULL) != GM_OK) return;
+    worker->recipe.bucket_bytes = saved.bucket_bytes;
+}
+
 /* Everything before the workers meet: data, settings, the state to begin with. The launcher does
  * it too, so that a mistake is one sentence and not N. */
 static gm_status prepare(struct worker *worker, bool is_launcher)
@@ -206,6 +223,7 @@ static gm_status prepare(struct worker *worker, bool is_launcher)
                                  &worker->error);
     if (status == GM_OK && !(is_launcher && worker->data.train.n_samples == 0))
         status = find_checkpoint(worker, is_speaking);
+    if (status == GM_OK) keep_buckets(worker);
     if (status == GM_OK && (is_launcher || worker->rank == 0)) status = check_directory(worker);
     if (status == GM_OK && is_launcher) status = check_outputs(worker);
     return status;
@@ -221,7 +239,8 @@ static gm_status join(struct worker *worker, const struct cli_join *place)
     snprintf(from_step, sizeof from_step, "%llu", (unsigned long long)worker->from.step);
     const char *extra[] = { "log_every", report_every, "checkpoint_every", save_every,
                             "resume_step", from_step, "resume_state",
-                            worker->from.path == NULL ? "none" : worker->from.state_hash, NULL };
+                            worker->from.path == NULL ? "none" : worker->from.state_hash,
+                            "overlap", overlaps[args->overlap], NULL };
     char            text[8192];
     struct cli_join with = *place;
     gmt_recipe_fingerprint(&worker->recipe, extra, text, sizeof text);
@@ -303,7 +322,9 @@ static gm_status make_trainer(struct worker *worker)
                                            .report_every = (uint64_t)args->report_every,
                                            .save_every = (uint64_t)args->save_every,
                                            .is_saving = args->checkpoint_dir != NULL,
-                                           .dir = worker->dir.path == NULL ? NULL : &worker->dir };
+                                           .dir = worker->dir.path == NULL ? NULL : &worker->dir,
+                                           .overlap = (enum gmt_overlap)args->overlap,
+                                           .has_room = worker->room.is_enough };
     if (worker->rank == 0)
         options.listener = (struct gmt_listener){ on_report, on_epoch, NULL, on_step, worker };
     gm_status status =
@@ -346,10 +367,29 @@ static void say_where_it_begins(struct worker *worker)
                 (unsigned long long)last);
 }
 
+/* When and in what pieces, and with --overlap auto why. */
+static void describe_exchange(const struct worker *worker, const char *way, char *text,
+                              size_t text_bytes)
+{
+    bool   is_overlapping = worker->trainer.is_overlapping;
+    size_t bucket_bytes = worker->trainer.recipe.bucket_bytes;
+    char   pieces[96] = "in one piece", reason[128] = "";
+    if (bucket_bytes > 0)
+        snprintf(pieces, sizeof pieces, "in pieces of up to %s bytes",
+                 cli_grouped(bucket_bytes, (char[CLI_GROUPED_BYTES]){ 0 }));
+    if (worker->args->overlap == GMT_OVERLAP_AUTO && is_overlapping != worker->room.is_enough)
+        snprintf(reason, sizeof reason, " (some rank has no core to spare)");
+    else if (worker->args->overlap == GMT_OVERLAP_AUTO)
+        snprintf(reason, sizeof reason, " (%s)", worker->room.reason);
+    snprintf(text, text_bytes, "%s%s, %s%s", way,
+             is_overlapping ? "while the gradient is computed" : "after the gradient is computed",
+             pieces, reason);
+}
+
 static void say_start(struct worker *worker)
 {
     const struct train_args *args = worker->args;
-    char                     exchange[64] = "";
+    char                     way[64] = "", exchange[320] = "";
     if (worker->rank != 0) return;
     worker->printer = (struct cli_train_printer){
         .file = cli_text(worker->parsed),
@@ -358,16 +398,17 @@ static void say_start(struct worker *worker)
         .n_batches = gmt_sampler_n_batches(&worker->trainer.sampler),
     };
     worker->printer.is_live = cli_is_live(fileno(worker->printer.file));
-    if (worker->world_size > 1 && (args->algorithm != NULL || args->transport != NULL))
-        snprintf(exchange, sizeof exchange, "by %s over %s",
+    if (args->algorithm != NULL || args->transport != NULL)
+        snprintf(way, sizeof way, "by %.20s over %.20s, ",
                  args->algorithm != NULL ? args->algorithm : "auto",
                  args->transport != NULL ? args->transport : "auto");
+    if (worker->world_size > 1) describe_exchange(worker, way, exchange, sizeof exchange);
     say_where_it_begins(worker);
     cli_print_start(&worker->printer, &worker->data, exchange, (int)args->n_threads,
                     worker->trainer.first_step);
     if (worker->log.path != NULL)
-        write_log(worker, gmt_log_start(&worker->recipe, worker->world_size, (int)args->n_threads,
-                                        worker->trainer.first_step, worker->data.test.n_samples));
+        write_log(worker, gmt_log_start(&worker->trainer, (int)args->n_threads,
+                                        worker->data.test.n_samples));
 }
 
 /* The steps that are compared, by one process; *difference is of the parameters after them. */
@@ -436,6 +477,7 @@ static int run_worker(struct worker *worker, const struct cli_join *place)
     if (cli_place(place, &worker->rank, &worker->world_size, &worker->error) != GM_OK)
         return worker_failed(worker);
     gmt_set_blas_threads((int)worker->args->n_threads);
+    worker->room = cli_look_for_room(worker->world_size, (int)worker->args->n_threads);
     if (prepare(worker, false) != GM_OK || join(worker, place) != GM_OK)
         return worker_failed(worker);
     if (open_outputs(worker) != GM_OK || make_trainer(worker) != GM_OK) {

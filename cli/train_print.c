@@ -80,18 +80,18 @@ void cli_print_start(struct cli_train_printer *printer, const struct gmt_data *d
     fprintf(file, "  training  %s steps, %s to the epoch; ", GROUPED(recipe->total_steps),
             GROUPED(printer->n_batches));
     print_optimizer(file, recipe);
-    fprintf(file, "  workers   %d", printer->world_size);
-    if (exchange[0] != '\0') fprintf(file, ", exchanging %s", exchange);
-    fprintf(file, "; %d thread%s for each\n", n_threads, n_threads == 1 ? "" : "s");
+    fprintf(file, "  workers   %d; %d thread%s for each\n", printer->world_size, n_threads,
+            n_threads == 1 ? "" : "s");
     long n_cores = sysconf(_SC_NPROCESSORS_ONLN);
     if ((long)printer->world_size * n_threads < n_cores)
         fprintf(file,
                 "            (of %ld cores some stay idle: more workers, or --threads, may be "
                 "faster)\n",
                 n_cores);
+    if (exchange[0] != '\0') fprintf(file, "  exchange  %s\n", exchange);
     if (first_step > 0) fprintf(file, "  resumed   after step %s\n", GROUPED(first_step));
     fprintf(file,
-            "\nepoch         step    loss  samples/s  compute  communication  waiting  accuracy\n");
+            "\nepoch         step    loss  samples/s  compute  exchange  waiting  hidden  accuracy\n");
     fflush(file);
 }
 
@@ -112,11 +112,12 @@ static void print_row(struct cli_train_printer *printer, uint64_t step,
     const struct gmt_time_split *split = &report->split;
     snprintf(where, sizeof where, "%s/%s", GROUPED(step), GROUPED(printer->recipe->total_steps));
     snprintf(loss, sizeof loss, report->loss < 100 ? "%.4f" : "%.3g", report->loss);
-    fprintf(printer->file, "%5llu  %11s  %6s  %9s  %5.0f %%  %11.0f %%  %5.0f %%%s%s",
+    fprintf(printer->file, "%5llu  %11s  %6s  %9s  %5.0f %%  %6.0f %%  %5.0f %%  %4.0f %%%s%s",
             (unsigned long long)report->epoch + 1, where, loss,
             GROUPED(report->samples_per_s + 0.5), percent(split->compute_ns, split->elapsed_ns),
-            percent(split->communication_ns, split->elapsed_ns),
-            percent(split->waiting_ns, split->elapsed_ns), accuracy[0] ? "   " : "", accuracy);
+            percent(split->comm_exposed_ns, split->elapsed_ns),
+            percent(split->wait_ns, split->elapsed_ns),
+            percent(split->comm_hidden_ns, split->elapsed_ns), accuracy[0] ? "   " : "", accuracy);
 }
 
 /* A row that the next one replaces. */
@@ -256,13 +257,16 @@ static void print_time(FILE *file, const struct gmt_end *end)
     fprintf(file, "  time       %.1f s: compute %.0f %%", (double)whole_ns / 1e9,
             percent(split->compute_ns, whole_ns));
     if (end->world_size > 1)
-        fprintf(file, ", communication %.0f %%, waiting %.0f %%",
-                percent(split->communication_ns, whole_ns), percent(split->waiting_ns, whole_ns));
+        fprintf(file, ", exchange %.0f %%, waiting %.0f %%",
+                percent(split->comm_exposed_ns, whole_ns), percent(split->wait_ns, whole_ns));
     fprintf(file, ", loading %.0f %%, tests %.0f %%", percent(split->loading_ns, whole_ns),
             percent(split->evaluation_ns, whole_ns));
     if (split->checkpoint_ns > 0)
         fprintf(file, ", checkpoints %.0f %%", percent(split->checkpoint_ns, whole_ns));
     fprintf(file, "; %s samples/s\n", GROUPED(end->samples_per_s + 0.5));
+    if (split->comm_hidden_ns > 0)
+        fprintf(file, "             another %.1f s of exchanging was hidden behind the computing\n",
+                (double)split->comm_hidden_ns / 1e9);
 }
 
 void cli_print_verdict(struct cli_train_printer *printer, const struct gmt_end *end,

@@ -26,8 +26,8 @@ struct cli_train_printer {
     int64_t                  drawn_ns;
 };
 
-/* How the run is set up: data, network, batch and shares, rate, machine. `exchange`: "by naive
- * over tcp", or "" when nothing in particular was asked for. */
+/* How the run is set up: data, network, batch and shares, rate, machine. `exchange`: how gradients
+ * are, a clause; "" where there is nobody to exchange with. */
 void cli_print_start(struct cli_train_printer *printer, const struct gmt_data *data,
                      const char *exchange, int n_threads, uint64_t first_step);
 

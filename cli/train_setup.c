@@ -44,8 +44,9 @@ void cli_list_recipe_options(struct cli_recipe_args *args, struct cli_option *op
         { .name = "seed", .kind = CLI_INT, .integer = &args->seed, .default_text = "42", .min = 0,
           .max = INT64_MAX, .help = "of the first weights and the order of samples" },
         { .name = "bucket-bytes", .kind = CLI_BYTES, .size_bytes = &args->bucket_bytes,
-          .default_text = "0", .min = 0, .max = INT64_C(1) << 40,
-          .help = "cut the gradient into pieces of this size; 0: one piece" },
+          .was_given = &args->has_bucket_bytes, .min = 0, .max = INT64_C(1) << 40,
+          .help = "cut the gradient into pieces of at most this size; 0: one piece\n"
+                  "(default: with overlap an eighth of it, from 256K to 4M; without, one piece)" },
     };
     memcpy(options, list, sizeof list);
 }
@@ -105,7 +106,9 @@ gm_status cli_make_recipe(struct gmt_recipe *recipe, const struct cli_recipe_arg
                                    .schedule = (enum gmt_schedule_kind)args->schedule,
                                    .batch = (size_t)args->batch,
                                    .accumulate = (size_t)args->accumulate,
-                                   .bucket_bytes = (size_t)args->bucket_bytes,
+                                   .bucket_bytes = args->has_bucket_bytes
+                                                       ? (size_t)args->bucket_bytes
+                                                       : GMT_BUCKET_BYTES_AUTO,
                                    .seed = (uint64_t)args->seed,
                                    .train_samples = data->train.n_samples };
     snprintf(recipe->data, sizeof recipe->data, "%s", cli_data_or_default(args->data));

@@ -14,7 +14,7 @@ struct cli_recipe_args {
     int64_t     epochs, steps, batch, accumulate, seed, warmup_steps, bucket_bytes;
     double      learning_rate, momentum, weight_decay;
     int         optimizer, schedule;
-    bool        has_steps, has_lr, has_momentum;
+    bool        has_steps, has_lr, has_momentum, has_bucket_bytes;
 };
 
 enum { CLI_N_RECIPE_OPTIONS = 14 };

@@ -1,6 +1,7 @@
 #include "cli/worker.h"
 
 #include <limits.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -141,6 +142,58 @@ gm_status cli_join(gm_comm **comm, const struct cli_join *join, gm_error *error)
     *comm = NULL;
     gm_status status = fill_options(&options, join, error);
     return status == GM_OK ? gm_comm_create(comm, &options, error) : status;
+}
+
+/* ---- room for overlap ------------------------------------------------------------------------ */
+
+static int n_own_cores(void)
+{
+    cpu_set_t mask;
+    if (sched_getaffinity(0, sizeof mask, &mask) == 0) return CPU_COUNT(&mask);
+    long n_cores = sysconf(_SC_NPROCESSORS_ONLN); /* more than a mask of this size can tell */
+    return n_cores > 0 ? (int)n_cores : 1;
+}
+
+static bool is_loopback(const char *address)
+{
+    static const char *const names[] = { "localhost", "127.", "::1", "[::1]" };
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (strncmp(address, names[i], strlen(names[i])) == 0) return true;
+    return false;
+}
+
+/* How many of the workers are on this machine. Where no launcher says: all of them when they meet
+ * over loopback, else as if this one were alone. */
+static int n_local_workers(int world_size)
+{
+    static const char *const names[] = { "LOCAL_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE",
+                                         "MPI_LOCALNRANKS" };
+    int n_local;
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (read_place(names[i], &n_local) && n_local > 0 && n_local <= world_size) return n_local;
+    gm_comm_options options;
+    gm_comm_options_default(&options);
+    if (gm_comm_options_from_env(&options, NULL) != GM_OK) return world_size;
+    const char *meeting = options.store != NULL ? options.store : options.master_addr;
+    return meeting == NULL || is_loopback(meeting) ? world_size : 1;
+}
+
+struct cli_room cli_look_for_room(int world_size, int n_threads)
+{
+    struct cli_room room;
+    int n_cores = n_own_cores(), n_local = n_local_workers(world_size);
+    if (n_local < world_size) { /* what is on its way over a network needs no core */
+        room.is_enough = true;
+        snprintf(room.reason, sizeof room.reason, "other workers are on other machines");
+        return room;
+    }
+    /* Within a machine moving bytes is work like any other: it wants a core beside those that
+     * compute. */
+    room.is_enough = n_cores >= (int64_t)n_local * (n_threads + 1);
+    snprintf(room.reason, sizeof room.reason, "%d core%s for %d worker%s of %d thread%s", n_cores,
+             n_cores == 1 ? "" : "s", n_local, n_local == 1 ? "" : "s", n_threads,
+             n_threads == 1 ? "" : "s");
+    return room;
 }
 
 /* ---- failing --------------------------------------------------------------------------------- */

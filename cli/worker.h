@@ -53,6 +53,14 @@ GM_MUST_USE gm_status cli_place(const struct cli_join *join, int *rank, int *wor
 /* Joins. The library's log lines go to standard error. Statuses of gm_comm_create. */
 GM_MUST_USE gm_status cli_join(gm_comm **comm, const struct cli_join *join, gm_error *error);
 
+/* Whether exchanging while computing can win time here, and why, as a clause. */
+struct cli_room {
+    bool is_enough;
+    char reason[96];
+};
+
+struct cli_room cli_look_for_room(int world_size, int n_threads);
+
 /* Prints a failure as one line on standard error and returns the exit status:
  * CLI_EXIT_PEER_FAILED when another rank is to blame, else CLI_EXIT_NO. */
 int cli_failed(const char *command, int rank, int world_size, const gm_error *error);

@@ -85,70 +85,188 @@ static void add_loss(struct gmt_loss *total, struct gmt_loss part)
     total->n_rows += part.n_rows;
 }
 
-/* Brings the samples and adds up the gradient of this rank's share, micro-batch by micro-batch. */
-static gm_status local_gradient(struct gmt_ddp *ddp, size_t n_samples,
-                                struct gmt_step_report *report, gm_error *error)
+/* ---- the sum over ranks ---------------------------------------------------------------------- */
+
+/* More than can be finished soon need not be in flight. */
+enum { MAX_IN_FLIGHT = 32 };
+
+/* A bucket whose all-reduce was started. */
+struct flight {
+    gm_work          *work;
+    struct gmt_bucket bucket;
+};
+
+/* The exchange of one step's gradient, bucket by bucket:
+ *
+ *     0 ............ next_end ................................................ n_elems
+ *     not exchanged yet      | in flight, the oldest first | reduced and looked at
+ *
+ * Every bucket is looked at twice: before, for what is wrong with this rank's share, and after,
+ * for what is wrong with the sum. */
+struct exchange {
+    struct gmt_ddp *ddp;
+    bool            is_overlapping;
+    size_t          next_end;
+    struct flight   flights[MAX_IN_FLIGHT];
+    size_t          first_flight, n_flights;
+    enum trouble    trouble; /* of this rank's share */
+    bool            is_sum_finite;
+    int64_t         library_ns; /* spent in the library by this thread */
+    gm_status       status;     /* of the first call that failed; after it none is made */
+    gm_error       *error;
+};
+
+/* Keeps the library's own record of the first failure, which says more than we could. The other
+ * ranks must not wait for buckets that will not come from here. */
+static void exchange_failed(struct exchange *x, gm_status status)
 {
-    float scale = (float)(1.0 / (double)n_samples);
-    int n_micro = (int)ddp->options.accumulate;
+    gm_comm *comm = x->ddp->options.comm;
+    if (x->status != GM_OK) return;
+    x->status = status;
+    if (x->error != NULL && x->error->status == GM_OK) *x->error = *gm_comm_error(comm);
+    gm_comm_abort(comm, gm_comm_error(comm)->text);
+}
+
+static void look_at_sum(struct exchange *x, struct gmt_bucket bucket)
+{
+    const float *values = x->ddp->mlp->params.gradients + bucket.first_elem;
+    if (x->is_sum_finite && !gmt_all_finite(values, bucket.n_elems)) x->is_sum_finite = false;
+}
+
+static void finish_oldest(struct exchange *x)
+{
+    struct flight *flight = &x->flights[x->first_flight];
+    int64_t        start_ns = gmi_now_ns();
+    gm_status      status = gm_work_wait(flight->work, -1);
+    gm_work_release(flight->work);
+    x->library_ns += gmi_now_ns() - start_ns;
+    x->first_flight = (x->first_flight + 1) % MAX_IN_FLIGHT;
+    x->n_flights--;
+    if (status == GM_OK) look_at_sum(x, flight->bucket);
+    else exchange_failed(x, status);
+}
+
+static void start(struct exchange *x, struct gmt_bucket bucket, float *values)
+{
+    if (x->n_flights == MAX_IN_FLIGHT) finish_oldest(x);
+    if (x->status != GM_OK) return;
+    struct flight *flight = &x->flights[(x->first_flight + x->n_flights) % MAX_IN_FLIGHT];
+    int64_t        start_ns = gmi_now_ns();
+    gm_status      status = gm_all_reduce_start(x->ddp->options.comm, values, values,
+                                                bucket.n_elems, GM_F32, GM_SUM, &flight->work);
+    x->library_ns += gmi_now_ns() - start_ns;
+    flight->bucket = bucket;
+    if (status == GM_OK) x->n_flights++;
+    else exchange_failed(x, status);
+}
+
+static void reduce(struct exchange *x, struct gmt_bucket bucket, float *values)
+{
+    gm_comm *comm = x->ddp->options.comm;
+    if (comm != NULL) {
+        int64_t   start_ns = gmi_now_ns();
+        gm_status status =
+            gm_all_reduce(comm, values, values, bucket.n_elems, GM_F32, GM_SUM);
+        x->library_ns += gmi_now_ns() - start_ns;
+        if (status != GM_OK) {
+            exchange_failed(x, status);
+            return;
+        }
+    }
+    look_at_sum(x, bucket);
+}
+
+static void exchange_bucket(struct exchange *x, struct gmt_bucket bucket)
+{
+    const struct gmt_ddp *ddp = x->ddp;
+    float                *values = ddp->mlp->params.gradients + bucket.first_elem;
+    bool                  is_first = bucket.first_elem + bucket.n_elems == ddp->mlp->params.n_elems;
+    bool                  is_last = bucket.first_elem == 0;
+    if (ddp->world_size > 1 && x->trouble == NO_TROUBLE && !gmt_all_finite(values, bucket.n_elems))
+        x->trouble = BAD_GRADIENT;
+    /* A bad loss must be in the sum, where every rank sees it. */
+    if (is_first && x->trouble == BAD_LOSS) values[0] = NAN;
+    /* After the last one nothing is left to be computed: this thread moves it itself. */
+    if (x->is_overlapping && !is_last) start(x, bucket, values);
+    else reduce(x, bucket, values);
+}
+
+/* The gradient is complete from first_elem on: a gmt_ready_fn. */
+static void exchange_from(void *user, size_t first_elem, size_t n_elems)
+{
+    struct exchange *x = user;
+    (void)n_elems;
+    while (x->next_end > first_elem && x->status == GM_OK) {
+        struct gmt_bucket bucket = gmt_bucket_before(
+            &x->ddp->mlp->params, x->ddp->options.bucket_bytes, x->next_end);
+        if (bucket.first_elem < first_elem) break;
+        exchange_bucket(x, bucket);
+        x->next_end = bucket.first_elem;
+    }
+}
+
+/* Nothing is in flight after this, also when something has failed: the failure ends it all. */
+static gm_status exchange_finish(struct exchange *x)
+{
+    exchange_from(x, 0, 0);
+    while (x->n_flights > 0) finish_oldest(x);
+    bool is_alone = x->ddp->world_size == 1; /* whose sum is its share */
+    if (is_alone && !x->is_sum_finite && x->trouble == NO_TROUBLE) x->trouble = BAD_GRADIENT;
+    return x->status;
+}
+
+/* ---- the gradient ---------------------------------------------------------------------------- */
+
+/* Brings the samples, adds up the gradient of this rank's share, micro-batch by micro-batch, and
+ * exchanges it; while the last of them is computed, if it is to overlap. */
+static gm_status make_gradient(struct gmt_ddp *ddp, size_t n_samples, struct exchange *x,
+                               struct gmt_step_report *report, gm_error *error)
+{
+    float  scale = (float)(1.0 / (double)n_samples);
     size_t share_first, share_n, first, n;
     part_of(0, n_samples, ddp->world_size, ddp->rank, &share_first, &share_n);
-    for (int k = 0; k < n_micro; k++) {
-        part_of(share_first, share_n, n_micro, k, &first, &n);
-        if (n == 0 && k > 0) break; /* longer parts come first, and the first sets the gradient */
-        int64_t start_ns = gmi_now_ns();
+    /* Parts without samples would add nothing; but the first one sets the gradient. */
+    int n_parts = (int)ddp->options.accumulate;
+    if (share_n < ddp->options.accumulate) n_parts = share_n > 0 ? (int)share_n : 1;
+    for (int k = 0; k < n_parts; k++) {
+        part_of(share_first, share_n, n_parts, k, &first, &n);
+        int64_t   start_ns = gmi_now_ns();
         gm_status status = n == 0 ? GM_OK
                                   : ddp->options.gather(ddp->options.gather_user, first, n,
                                                         ddp->inputs, ddp->labels, error);
         report->gather_ns += gmi_now_ns() - start_ns;
-        if (status != GM_OK) return status;
-        add_loss(&report->loss, gmt_mlp_gradient(ddp->mlp, ddp->inputs, ddp->labels, n, scale,
-                                                 k > 0, NULL, NULL));
-    }
-    return GM_OK;
-}
-
-/* ---- the sum over ranks ---------------------------------------------------------------------- */
-
-/* Reduces the gradient in place. *trouble: what was wrong with this rank's share before,
- * *is_sum_finite: whether everything is well after. Both looks at a bucket happen while it is in
- * the cache. */
-static gm_status reduce_gradient(struct gmt_ddp *ddp, enum trouble *trouble, bool *is_sum_finite)
-{
-    float *gradients = ddp->mlp->params.gradients;
-    size_t n_elems = ddp->mlp->params.n_elems, bucket_bytes = ddp->options.bucket_bytes;
-    size_t n_buckets = gmt_bucket_count(n_elems, bucket_bytes);
-    bool is_alone = ddp->world_size == 1;
-
-    *is_sum_finite = true;
-    for (size_t b = 0; b < n_buckets; b++) {
-        struct gmt_bucket bucket = gmt_bucket_at(n_elems, bucket_bytes, b);
-        float *values = gradients + bucket.first_elem;
-        if (!is_alone && *trouble == NO_TROUBLE && !gmt_all_finite(values, bucket.n_elems))
-            *trouble = BAD_GRADIENT;
-        /* A bad loss must be in the sum, where every rank sees it. */
-        if (b == 0 && *trouble == BAD_LOSS) values[0] = NAN;
-        if (ddp->options.comm != NULL) {
-            gm_status status = gm_all_reduce(ddp->options.comm, values, values, bucket.n_elems,
-                                             GM_F32, GM_SUM);
-            if (status != GM_OK) return status;
+        if (status != GM_OK) {
+            if (ddp->options.comm != NULL)
+                gm_comm_abort(ddp->options.comm, error != NULL
+                                                     ? error->text
+                                                     : "a rank could not read its samples");
+            return status;
         }
-        if (*is_sum_finite && !gmt_all_finite(values, bucket.n_elems)) *is_sum_finite = false;
+        add_loss(&report->loss, gmt_mlp_loss(ddp->mlp, ddp->inputs, ddp->labels, n, scale));
+        bool is_last = k + 1 == n_parts;
+        if (is_last && !isfinite(report->loss.loss_sum)) x->trouble = BAD_LOSS;
+        gmt_mlp_backward(ddp->mlp, ddp->inputs, n, k > 0,
+                         is_last && x->is_overlapping ? exchange_from : NULL, x);
     }
-    if (is_alone && !*is_sum_finite && *trouble == NO_TROUBLE) *trouble = BAD_GRADIENT;
-    return GM_OK;
+    return exchange_finish(x);
 }
 
 /* Asks everybody, when all know that the sum is bad, who began, and says so in *error. */
-static gm_status name_the_culprit(struct gmt_ddp *ddp, enum trouble trouble,
-                                  struct gmt_step_report *report, gm_error *error)
+static gm_status name_the_culprit(struct exchange *x, struct gmt_step_report *report)
 {
     static const char *const what[N_TROUBLES] = { "loss", "gradient" };
+    struct gmt_ddp *ddp = x->ddp;
+    gm_error       *error = x->error;
     int32_t none = ddp->world_size * N_TROUBLES;
-    int32_t first = trouble == NO_TROUBLE ? none : ddp->rank * N_TROUBLES + (int32_t)trouble;
+    int32_t first = x->trouble == NO_TROUBLE ? none : ddp->rank * N_TROUBLES + (int32_t)x->trouble;
     if (ddp->options.comm != NULL) {
+        int64_t   start_ns = gmi_now_ns();
         gm_status status = gm_all_reduce(ddp->options.comm, &first, &first, 1, GM_I32, GM_MIN);
-        if (status != GM_OK) return status;
+        x->library_ns += gmi_now_ns() - start_ns;
+        if (status != GM_OK) {
+            exchange_failed(x, status);
+            return status;
+        }
     }
     unsigned long long step = ddp->optimizer->n_steps + 1;
     report->is_non_finite = true;
@@ -176,31 +294,13 @@ static void read_traffic(const struct gmt_ddp *ddp, gm_traffic *traffic)
         (void)gm_comm_traffic(ddp->options.comm, GM_COLLECTIVE_END, traffic);
 }
 
-/* The library's own record says more than we could. */
-static gm_status library_failed(struct gmt_ddp *ddp, gm_status status, gm_error *error)
-{
-    if (error != NULL && error->status == GM_OK) *error = *gm_comm_error(ddp->options.comm);
-    return status;
-}
-
-static gm_status step(struct gmt_ddp *ddp, size_t n_samples, double learning_rate,
+static gm_status step(struct exchange *x, size_t n_samples, double learning_rate,
                       struct gmt_step_report *report, gm_error *error)
 {
-    gm_status status = local_gradient(ddp, n_samples, report, error);
-    if (status != GM_OK) {
-        if (ddp->options.comm != NULL)
-            gm_comm_abort(ddp->options.comm,
-                          error != NULL ? error->text : "a rank could not read its samples");
-        return status;
-    }
-    enum trouble trouble = isfinite(report->loss.loss_sum) ? NO_TROUBLE : BAD_LOSS;
-    bool is_sum_finite;
-    status = reduce_gradient(ddp, &trouble, &is_sum_finite);
-    if (status != GM_OK) return library_failed(ddp, status, error);
-    if (!is_sum_finite) {
-        status = name_the_culprit(ddp, trouble, report, error);
-        return report->is_non_finite ? status : library_failed(ddp, status, error);
-    }
+    struct gmt_ddp *ddp = x->ddp;
+    gm_status       status = make_gradient(ddp, n_samples, x, report, error);
+    if (status != GM_OK) return status;
+    if (!x->is_sum_finite) return name_the_culprit(x, report);
     gmt_optimizer_step(ddp->optimizer, learning_rate, ddp->mlp->params.weights,
                        ddp->mlp->params.gradients);
     return GM_OK;
@@ -215,16 +315,24 @@ gm_status gmt_ddp_step(struct gmt_ddp *ddp, size_t n_samples, double learning_ra
         return gmi_error_set(error, GM_ERR_ARG, "a batch of %zu samples: expected 1 to %zu",
                              n_samples, ddp->options.global_batch);
 
-    gm_traffic before, after;
-    int64_t start_ns = gmi_now_ns();
+    struct exchange x = { .ddp = ddp,
+                          .is_overlapping = ddp->options.is_overlapping && ddp->world_size > 1,
+                          .next_end = ddp->mlp->params.n_elems,
+                          .trouble = NO_TROUBLE,
+                          .is_sum_finite = true,
+                          .status = GM_OK,
+                          .error = error };
+    gm_traffic      before, after;
+    int64_t         start_ns = gmi_now_ns();
     read_traffic(ddp, &before);
-    gm_status status = step(ddp, n_samples, learning_rate, report, error);
+    gm_status status = step(&x, n_samples, learning_rate, report, error);
     read_traffic(ddp, &after);
 
-    int64_t library_ns = after.elapsed_ns - before.elapsed_ns;
+    int64_t running_ns = after.elapsed_ns - before.elapsed_ns;
     report->elapsed_ns = gmi_now_ns() - start_ns;
-    report->waiting_ns = after.waiting_ns - before.waiting_ns;
-    report->communication_ns = library_ns - report->waiting_ns;
-    report->compute_ns = report->elapsed_ns - library_ns - report->gather_ns;
+    report->wait_ns = after.waiting_ns - before.waiting_ns;
+    report->comm_exposed_ns = x.library_ns - report->wait_ns;
+    report->comm_hidden_ns = running_ns > x.library_ns ? running_ns - x.library_ns : 0;
+    report->compute_ns = report->elapsed_ns - x.library_ns - report->gather_ns;
     return status;
 }

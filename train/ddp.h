@@ -3,11 +3,19 @@
  *     global batch of B samples     | rank 0 | rank 1 | rank 2 |  shares: gm_chunk(B, world, rank)
  *     each share in K micro-batches |  |  |  |  |  |  |  |  |  |  parts: gm_chunk(share, K, k)
  *     gradient of each part: sum over its samples / B, added up locally
- *     one all-reduce (sum), bucket by bucket: now the gradient of the mean over B
+ *     one all-reduce (sum) for each bucket: now the gradient of the mean over B
  *     the same update on every rank
  *
  * As every sample weighs 1 / B wherever it is processed, uneven shares, empty shares and a short
  * last batch need no correction.
+ *
+ * With is_overlapping a bucket is exchanged while the backward pass of the last micro-batch goes on:
+ *
+ *     computing   forward | layer 2 |  layer 1  |      layer 0      |             | update
+ *     exchanging                     [bucket 0] [bucket 1] [bucket 2] [bucket 3]
+ *                                   <-------------- hidden --------> <- exposed ->
+ *
+ * Buckets, their order and their sums are the same with and without, and so are all bits.
  *
  * A gradient or loss that is not finite stops all ranks in the same step, before the update, with
  * the same sentence. No extra round trip: what is not finite on one rank makes the sum non-finite
@@ -35,6 +43,7 @@ struct gmt_ddp_options {
     size_t   global_batch; /* samples of the largest batch that will come; at least 1 */
     size_t   accumulate;   /* K, micro-batches per worker and step; at least 1 */
     size_t   bucket_bytes; /* 0: one bucket */
+    bool     is_overlapping;
     gmt_gather_fn gather;
     void    *gather_user;
 };
@@ -54,11 +63,16 @@ struct gmt_step_report {
     struct gmt_loss loss;        /* sums over this rank's share */
     bool    is_non_finite;       /* the step failed because a loss or gradient was not finite */
     int     culprit;             /* then: the first rank with it; -1: only the sum overflowed */
+    /* Where this thread's time went: together they are elapsed_ns. */
     int64_t gather_ns;           /* bringing the samples */
     int64_t compute_ns;          /* forward, backward, checks, update */
-    int64_t communication_ns;    /* inside the library, less waiting_ns */
-    int64_t waiting_ns;          /* asleep in the library as nothing could move */
-    int64_t elapsed_ns;          /* all of it */
+    int64_t comm_exposed_ns;     /* inside the library, less wait_ns */
+    int64_t wait_ns;             /* asleep in the library as nothing could move */
+    int64_t elapsed_ns;
+    /* And beside it: while collectives ran, and this thread was not inside the library. (With
+     * comm_exposed_ns and wait_ns together: how long collectives ran, or a little more, for what
+     * calls cost around them.) */
+    int64_t comm_hidden_ns;
 };
 
 /* Micro-batch rows that a model needs (gmt_mlp_init's max_rows) for these options on the given

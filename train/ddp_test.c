@@ -24,18 +24,34 @@
 
 /* ---- a communicator in one process ----------------------------------------------------------- */
 
+#define CALL_NS 10000000
+
 struct fake_world {
     int               world_size;
     pthread_barrier_t barrier;
     const void       *sent[MAX_WORLD];
     bool              overflows; /* float sums come out infinite */
-    gm_status         failure;   /* what every collective returns, if not GM_OK */
+    gm_status         failure;   /* what collectives return, if not GM_OK, after ... */
+    uint64_t          good_calls; /* ... so many on each rank */
+};
+
+#define MAX_HANDLES 128
+
+struct gm_work {
+    struct gm_comm *comm; /* NULL: free */
+    const void     *send;
+    void           *recv;
+    size_t          count;
+    bool            is_done;
+    gm_status       status;
 };
 
 struct gm_comm {
     struct fake_world *world;
     int                rank;
     uint64_t           n_calls, n_small_calls, most_elems;
+    uint64_t           n_started, n_in_flight, most_in_flight, n_handles;
+    struct gm_work     works[MAX_HANDLES], *queue[MAX_HANDLES];
     bool               is_aborted;
     gm_error           error;
 };
@@ -57,13 +73,13 @@ gm_status gm_comm_abort(gm_comm *comm, const char *reason)
     return gmi_error_set(&comm->error, GM_ERR_ABORTED, "%s", reason);
 }
 
-/* Every collective took 3 ns and slept for 1 of them. */
+/* Every collective took 10 ms and slept for 1 ns of them. */
 gm_status gm_comm_traffic(const gm_comm *comm, gm_collective which, gm_traffic *traffic)
 {
     if (which != GM_COLLECTIVE_END) return GM_ERR_ARG; /* not a thread in which a test may fail */
     memset(traffic, 0, sizeof *traffic);
     traffic->calls = comm->n_calls;
-    traffic->elapsed_ns = 3 * (int64_t)comm->n_calls;
+    traffic->elapsed_ns = CALL_NS * (int64_t)comm->n_calls;
     traffic->waiting_ns = (int64_t)comm->n_calls;
     return GM_OK;
 }
@@ -84,14 +100,14 @@ static void combine(const struct fake_world *world, void *result, size_t count, 
     }
 }
 
-gm_status gm_all_reduce(gm_comm *comm, const void *send, void *recv, size_t count, gm_dtype dtype,
-                        gm_redop redop)
+static gm_status meet(gm_comm *comm, const void *send, void *recv, size_t count, gm_dtype dtype,
+                      gm_redop redop)
 {
     struct fake_world *world = comm->world;
     comm->n_calls++;
     comm->n_small_calls += dtype == GM_I32;
     if (count > comm->most_elems) comm->most_elems = count;
-    if (world->failure != GM_OK)
+    if (world->failure != GM_OK && comm->n_calls > world->good_calls)
         return gmi_error_set(&comm->error, world->failure, "rank 3 is gone");
     static _Thread_local uint64_t result[512]; /* 4 KiB: more than any gradient here */
     if (count * 4 > sizeof result) return GM_ERR_NOMEM;
@@ -101,6 +117,55 @@ gm_status gm_all_reduce(gm_comm *comm, const void *send, void *recv, size_t coun
     pthread_barrier_wait(&world->barrier);
     memcpy(recv, result, count * 4);
     return GM_OK;
+}
+
+/* Work moves when it is waited for, and before any blocking call: in the order of starts. */
+static void move_until(gm_comm *comm, const gm_work *last)
+{
+    for (bool is_over = false; !is_over && comm->n_in_flight > 0;) {
+        gm_work *work = comm->queue[0];
+        is_over = work == last;
+        memmove(comm->queue, comm->queue + 1, --comm->n_in_flight * sizeof *comm->queue);
+        work->status = meet(comm, work->send, work->recv, work->count, GM_F32, GM_SUM);
+        work->is_done = true;
+    }
+}
+
+gm_status gm_all_reduce(gm_comm *comm, const void *send, void *recv, size_t count, gm_dtype dtype,
+                        gm_redop redop)
+{
+    move_until(comm, NULL);
+    return meet(comm, send, recv, count, dtype, redop);
+}
+
+gm_status gm_all_reduce_start(gm_comm *comm, const void *send, void *recv, size_t count,
+                              gm_dtype dtype, gm_redop redop, gm_work **work)
+{
+    *work = NULL;
+    if (dtype != GM_F32 || redop != GM_SUM || comm->n_handles == MAX_HANDLES)
+        return gmi_error_set(&comm->error, GM_ERR_STATE, "too many in flight");
+    gm_work *w = &comm->works[0];
+    while (w->comm != NULL) w++;
+    *w = (gm_work){ comm, send, recv, count, false, GM_AGAIN };
+    *work = w;
+    comm->n_handles++;
+    comm->n_started++;
+    comm->queue[comm->n_in_flight++] = w;
+    if (comm->n_in_flight > comm->most_in_flight) comm->most_in_flight = comm->n_in_flight;
+    return GM_OK;
+}
+
+gm_status gm_work_wait(gm_work *work, int timeout_ms)
+{
+    (void)timeout_ms;
+    if (!work->is_done) move_until(work->comm, work);
+    return work->status;
+}
+
+void gm_work_release(gm_work *work)
+{
+    work->comm->n_handles--;
+    work->comm = NULL;
 }
 
 /* ---- a job ----------------------------------------------------------------------------------- */
@@ -115,6 +180,8 @@ struct job {
     size_t      batches[3];   /* samples of each step; 0: none */
     size_t      global_batch; /* the largest */
     size_t      accumulate, bucket_bytes;
+    bool        is_overlapping;
+    uint64_t    n_handles_taken; /* by somebody else */
     float       inputs[MAX_BATCH * N_IN]; /* of every batch */
     uint8_t     labels[MAX_BATCH];
     bool        gather_fails;
@@ -168,6 +235,7 @@ static void worker_init(struct worker *worker, struct job *job, int rank)
     worker->job = job;
     worker->comm.world = &job->world;
     worker->comm.rank = rank;
+    worker->comm.n_handles = job->n_handles_taken;
     gmi_error_clear(&worker->comm.error);
     gmi_error_clear(&worker->error);
 
@@ -178,7 +246,8 @@ static void worker_init(struct worker *worker, struct job *job, int rank)
     struct gmt_ddp_options options = {
         .comm = job->world_size > 0 ? &worker->comm : NULL,
         .global_batch = job->global_batch, .accumulate = job->accumulate,
-        .bucket_bytes = job->bucket_bytes, .gather = gather, .gather_user = worker
+        .bucket_bytes = job->bucket_bytes, .is_overlapping = job->is_overlapping,
+        .gather = gather, .gather_user = worker
     };
     assert_int_equal(gmt_layers_parse(&layers, job->layers, NULL), GM_OK);
     size_t rows = gmt_ddp_max_rows(job->global_batch, world_size, job->accumulate);
@@ -281,6 +350,7 @@ static void every_world_size_trains_like_a_single_process(void **state)
                 memcpy(job.batches, batches[b], sizeof job.batches);
                 job.accumulate = accumulate;
                 job.bucket_bytes = bucket_bytes[accumulate % 3];
+                job.is_overlapping = (accumulate + b) % 2 == 0;
                 run(&job, workers);
                 size_t n_gathered = 0;
                 for (int r = 0; r < world_size; r++) {
@@ -297,35 +367,96 @@ static void every_world_size_trains_like_a_single_process(void **state)
 static void one_all_reduce_per_bucket_and_step(void **state)
 {
     (void)state;
-    struct worker workers[MAX_WORLD];
-    struct job job = job_of(3, 12);
-    job.accumulate = 2; /* makes no difference to this */
-    job.bucket_bytes = 4 * 50;
-    run(&job, workers);
-    size_t n_elems = workers[0].mlp.params.n_elems; /* 167: buckets of 50, 50, 50, 17 */
-    assert_int_equal(n_elems, 167);
-    for (int r = 0; r < 3; r++) {
-        assert_int_equal(workers[r].comm.n_calls, 3 * 4);
-        assert_int_equal(workers[r].comm.n_small_calls, 0);
-        assert_int_equal(workers[r].comm.most_elems, 50);
+    for (int is_overlapping = 0; is_overlapping < 2; is_overlapping++) {
+        struct worker workers[MAX_WORLD];
+        struct job job = job_of(3, 12);
+        job.accumulate = 2; /* makes no difference to this */
+        job.bucket_bytes = 4 * 50;
+        job.is_overlapping = is_overlapping;
+        run(&job, workers);
+        /* 167 elements: the last layer's 50, and 39, 39, 39 of the first. */
+        assert_int_equal(workers[0].mlp.params.n_elems, 167);
+        for (int r = 0; r < 3; r++) {
+            assert_int_equal(workers[r].comm.n_calls, 3 * 4);
+            assert_int_equal(workers[r].comm.n_small_calls, 0);
+            assert_int_equal(workers[r].comm.most_elems, 50);
+            /* The last one is reduced at once: there is nothing else to do. */
+            assert_int_equal(workers[r].comm.n_started, is_overlapping ? 3 * 3 : 0);
+            assert_int_equal(workers[r].comm.n_handles, 0);
+        }
+        free_all(&job, workers);
     }
-    free_all(&job, workers);
 }
 
-static void times_are_split_without_rest(void **state)
+static void overlap_changes_no_bits(void **state)
+{
+    (void)state;
+    static const size_t bucket_bytes[] = { 0, 4, 4 * 17, 4 * 50, 4096 };
+    for (int world_size = 1; world_size <= MAX_WORLD; world_size++)
+        for (size_t b = 0; b < sizeof bucket_bytes / sizeof *bucket_bytes; b++)
+            for (size_t accumulate = 1; accumulate <= 3; accumulate += 2) {
+                struct worker with[MAX_WORLD], without[MAX_WORLD];
+                struct job job = job_of(world_size, 17);
+                job.accumulate = accumulate;
+                job.bucket_bytes = bucket_bytes[b];
+                run(&job, without);
+                job.is_overlapping = true;
+                run(&job, with);
+                for (int r = 0; r < world_size; r++) {
+                    assert_int_equal(with[r].status, GM_OK);
+                    assert_memory_equal(with[r].mlp.params.weights, without[0].mlp.params.weights,
+                                        with[r].mlp.params.n_elems * sizeof(float));
+                    assert_int_equal(with[r].comm.n_calls, without[r].comm.n_calls);
+                    assert_int_equal(with[r].comm.n_handles, 0);
+                    bool is_cut = bucket_bytes[b] > 0 && bucket_bytes[b] < 4096;
+                    assert_int_equal(with[r].comm.n_started > 0, world_size > 1 && is_cut);
+                }
+                free_all(&job, with);
+                free_all(&job, without);
+            }
+}
+
+static void few_buckets_are_in_flight_at_a_time(void **state)
 {
     (void)state;
     struct worker workers[MAX_WORLD];
     struct job job = job_of(2, 12);
+    job.bucket_bytes = 4; /* 167 of them, more than the library takes */
+    job.is_overlapping = true;
     run(&job, workers);
-    for (int s = 0; s < 3; s++) {
-        const struct gmt_step_report *report = &workers[1].reports[s];
-        assert_int_equal(report->waiting_ns, 1); /* one call a step, see gm_comm_traffic above */
-        assert_int_equal(report->communication_ns, 2);
-        assert_true(report->compute_ns > 0 && report->gather_ns >= 0);
-        assert_int_equal(report->compute_ns + report->gather_ns + 3, report->elapsed_ns);
+    for (int r = 0; r < 2; r++) {
+        assert_int_equal(workers[r].status, GM_OK);
+        assert_int_equal(workers[r].comm.n_started, 3 * 166);
+        assert_true(workers[r].comm.most_in_flight > 1 && workers[r].comm.most_in_flight <= 32);
     }
     free_all(&job, workers);
+}
+
+/* See gm_comm_traffic above. A blocking call hides nothing; here it even ends before the time that
+ * it says it took. */
+static void times_are_split_without_rest(void **state)
+{
+    (void)state;
+    for (int is_overlapping = 0; is_overlapping < 2; is_overlapping++) {
+        struct worker workers[MAX_WORLD];
+        struct job job = job_of(2, 12);
+        job.bucket_bytes = 4 * 50; /* four calls a step */
+        job.is_overlapping = is_overlapping;
+        run(&job, workers);
+        for (int s = 0; s < 3; s++) {
+            const struct gmt_step_report *report = &workers[1].reports[s];
+            assert_int_equal(report->wait_ns, 4);
+            assert_true(report->compute_ns > 0 && report->gather_ns >= 0);
+            assert_true(report->comm_exposed_ns > 0 && report->comm_hidden_ns >= 0);
+            int64_t library_ns = report->comm_exposed_ns + report->wait_ns;
+            assert_int_equal(report->compute_ns + report->gather_ns + library_ns,
+                             report->elapsed_ns);
+            int64_t running_ns = library_ns + report->comm_hidden_ns;
+            if (library_ns < 4 * CALL_NS) assert_int_equal(running_ns, 4 * CALL_NS);
+            else assert_int_equal(running_ns, library_ns);
+        }
+        free_all(&job, workers);
+    }
 }
 
 static void a_step_takes_no_memory(void **state)
@@ -379,6 +510,7 @@ static void a_nan_in_the_samples_of_one_rank_stops_all_and_names_it(void **state
                 job.inputs[(first + n - 1) * N_IN + 3] = NAN;
                 job.accumulate = (size_t)k;
                 job.bucket_bytes = k == 1 ? 0 : 64;
+                job.is_overlapping = (bad + k) % 2 == 0;
                 run(&job, workers);
                 snprintf(words, sizeof words, "loss of rank %d is not finite", bad);
                 assert_stopped(&job, workers, bad, words);
@@ -398,11 +530,12 @@ static void the_first_of_several_is_named(void **state)
 }
 
 /* A logit of -infinity on the label: the loss is infinite, the gradient (p - 1) x is not. */
-static void a_bad_loss_with_a_finite_gradient_is_seen_by_all(void **state)
+static void bad_loss_case(size_t bucket_bytes, bool is_overlapping)
 {
-    (void)state;
     struct worker workers[MAX_WORLD];
     struct job job = job_of(3, 6);
+    job.bucket_bytes = bucket_bytes;
+    job.is_overlapping = is_overlapping;
     job.layers = "12,5";
     job.first_weight = -3e38f;
     for (size_t i = 0; i < 6; i++) job.inputs[i * N_IN] = 0;
@@ -413,6 +546,14 @@ static void a_bad_loss_with_a_finite_gradient_is_seen_by_all(void **state)
     assert_true(isfinite(workers[0].reports[0].loss.loss_sum));
     assert_stopped(&job, workers, 1, "loss of rank 1");
     free_all(&job, workers);
+}
+
+static void a_bad_loss_with_a_finite_gradient_is_seen_by_all(void **state)
+{
+    (void)state;
+    bad_loss_case(0, false);
+    bad_loss_case(64, false);
+    bad_loss_case(64, true);
 }
 
 static void a_bad_gradient_with_a_finite_loss_names_its_rank(void **state)
@@ -447,15 +588,45 @@ static void an_overflow_in_the_sum_alone_is_nobodys_fault(void **state)
 static void the_librarys_error_is_handed_on(void **state)
 {
     (void)state;
+    for (int is_overlapping = 0; is_overlapping < 2; is_overlapping++)
+        for (uint64_t good_calls = 0; good_calls < 9; good_calls++) {
+            struct worker workers[MAX_WORLD];
+            struct job job = job_of(2, 6);
+            job.bucket_bytes = 4 * 50; /* four calls a step */
+            job.is_overlapping = is_overlapping;
+            job.world.failure = GM_ERR_PEER_LOST;
+            job.world.good_calls = good_calls;
+            run(&job, workers);
+            for (int r = 0; r < 2; r++) {
+                assert_int_equal(workers[r].status, GM_ERR_PEER_LOST);
+                assert_int_equal(workers[r].n_steps_done, good_calls / 4);
+                assert_int_equal(workers[r].error.status, GM_ERR_PEER_LOST);
+                assert_string_equal(workers[r].error.text, "rank 3 is gone");
+                assert_false(workers[r].reports[good_calls / 4].is_non_finite);
+                /* The caller may free the gradient: nothing is in flight. */
+                assert_int_equal(workers[r].comm.n_in_flight, 0);
+                assert_int_equal(workers[r].comm.n_handles, 0);
+            }
+            free_all(&job, workers);
+        }
+}
+
+/* More in flight than the library takes, by a mistake of the caller's: nobody must wait for what
+ * does not come. */
+static void a_start_that_is_refused_ends_the_job(void **state)
+{
+    (void)state;
     struct worker workers[MAX_WORLD];
     struct job job = job_of(2, 6);
-    job.world.failure = GM_ERR_PEER_LOST;
+    job.bucket_bytes = 4 * 50;
+    job.is_overlapping = true;
+    job.n_handles_taken = MAX_HANDLES - 2;
     run(&job, workers);
     for (int r = 0; r < 2; r++) {
-        assert_int_equal(workers[r].status, GM_ERR_PEER_LOST);
-        assert_int_equal(workers[r].error.status, GM_ERR_PEER_LOST);
-        assert_string_equal(workers[r].error.text, "rank 3 is gone");
-        assert_false(workers[r].reports[0].is_non_finite);
+        assert_int_equal(workers[r].status, GM_ERR_STATE);
+        assert_int_equal(workers[r].n_steps_done, 0);
+        assert_true(workers[r].comm.is_aborted);
+        assert_int_equal(workers[r].comm.n_in_flight, 0);
     }
     free_all(&job, workers);
 }
@@ -526,6 +697,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_world_size_trains_like_a_single_process),
         cmocka_unit_test(one_all_reduce_per_bucket_and_step),
+        cmocka_unit_test(overlap_changes_no_bits),
+        cmocka_unit_test(few_buckets_are_in_flight_at_a_time),
         cmocka_unit_test(times_are_split_without_rest),
         cmocka_unit_test(a_step_takes_no_memory),
         cmocka_unit_test(a_nan_in_the_samples_of_one_rank_stops_all_and_names_it),
@@ -534,6 +707,7 @@ int main(void)
         cmocka_unit_test(a_bad_gradient_with_a_finite_loss_names_its_rank),
         cmocka_unit_test(an_overflow_in_the_sum_alone_is_nobodys_fault),
         cmocka_unit_test(the_librarys_error_is_handed_on),
+        cmocka_unit_test(a_start_that_is_refused_ends_the_job),
         cmocka_unit_test(a_rank_without_samples_aborts_with_its_reason),
         cmocka_unit_test(wrong_options_are_refused),
         cmocka_unit_test(largest_micro_batch_is_computed),

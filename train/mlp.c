@@ -94,37 +94,61 @@ const float *gmt_mlp_forward(struct gmt_mlp *mlp, const float *inputs, size_t n_
     return x;
 }
 
-/* From the gradient by the logits, in their place, to the gradients by everything. */
-static void backward(struct gmt_mlp *mlp, const float *inputs, size_t n_rows, bool is_accumulating,
-                     gmt_ready_fn ready, void *user)
-{
-    float *weights = mlp->params.weights, *gradients = mlp->params.gradients;
-    const float *dy = mlp->activations[n_layers(mlp)];
-    for (int l = n_layers(mlp) - 1; l >= 0; l--) {
-        const float *x = l > 0 ? mlp->activations[l] : inputs;
-        float *dx = l > 0 ? mlp->deltas[l % 2] : NULL; /* nobody asks for the inputs' gradient */
-        gmt_linear_backward(x, weight_in(mlp, weights, l), dy, weight_in(mlp, gradients, l),
-                            bias_in(mlp, gradients, l), dx, n_rows, sizes(mlp)[l],
-                            sizes(mlp)[l + 1], is_accumulating, l > 0);
-        if (ready != NULL) {
-            const struct gmt_tensor *weight = &mlp->params.tensors[2 * l];
-            ready(user, weight->first_elem, weight->n_elems + weight[1].n_elems);
-        }
-        dy = dx;
-    }
-}
-
-struct gmt_loss gmt_mlp_gradient(struct gmt_mlp *mlp, const float *inputs, const uint8_t *labels,
-                                 size_t n_rows, float scale, bool is_accumulating,
-                                 gmt_ready_fn ready, void *user)
+struct gmt_loss gmt_mlp_loss(struct gmt_mlp *mlp, const float *inputs, const uint8_t *labels,
+                             size_t n_rows, float scale)
 {
     struct gmt_loss loss = { .n_rows = n_rows };
     gmt_mlp_forward(mlp, inputs, n_rows);
     float *logits = mlp->activations[n_layers(mlp)];
     gmt_softmax_loss(logits, labels, logits, n_rows, gmt_mlp_n_classes(mlp), scale, &loss.loss_sum,
                      &loss.n_correct);
-    backward(mlp, inputs, n_rows, is_accumulating, ready, user);
     return loss;
+}
+
+/* What the backward pass of a layer is made from. */
+struct flow {
+    const float *x, *dy;
+    size_t       n_rows;
+    bool         is_accumulating;
+    gmt_ready_fn ready;
+    void        *user;
+};
+
+/* The gradient by the parameters of layer l, in blocks from the last row to the first: what lies
+ * behind a block in the flat array, its bias at first, is complete with it. */
+static void backward_params(struct gmt_mlp *mlp, int l, const struct flow *flow)
+{
+    float *gradients = mlp->params.gradients;
+    const struct gmt_tensor *weight = &mlp->params.tensors[2 * l];
+    size_t n_in = weight->n_cols, n_out = weight->n_rows, block_rows = gmt_block_rows(weight);
+    size_t complete = weight->first_elem + weight->n_elems + weight[1].n_elems;
+    gmt_linear_backward_bias(flow->dy, bias_in(mlp, gradients, l), flow->n_rows, n_out,
+                             flow->is_accumulating);
+    for (size_t end = n_out; end > 0;) {
+        size_t first_out = (end - 1) / block_rows * block_rows;
+        gmt_linear_backward_weight(flow->x, flow->dy, weight_in(mlp, gradients, l), flow->n_rows,
+                                   n_in, n_out, first_out, end - first_out, flow->is_accumulating);
+        size_t first_elem = weight->first_elem + first_out * n_in;
+        if (flow->ready != NULL) flow->ready(flow->user, first_elem, complete - first_elem);
+        complete = first_elem;
+        end = first_out;
+    }
+}
+
+void gmt_mlp_backward(struct gmt_mlp *mlp, const float *inputs, size_t n_rows, bool is_accumulating,
+                      gmt_ready_fn ready, void *user)
+{
+    struct flow flow = { .dy = mlp->activations[n_layers(mlp)], .n_rows = n_rows,
+                         .is_accumulating = is_accumulating, .ready = ready, .user = user };
+    for (int l = n_layers(mlp) - 1; l >= 0; l--) {
+        flow.x = l > 0 ? mlp->activations[l] : inputs;
+        backward_params(mlp, l, &flow);
+        if (l == 0) break; /* nobody asks for the inputs' gradient */
+        float *dx = mlp->deltas[l % 2];
+        gmt_linear_backward_input(flow.x, weight_in(mlp, mlp->params.weights, l), flow.dy, dx,
+                                  n_rows, sizes(mlp)[l], sizes(mlp)[l + 1], true);
+        flow.dy = dx;
+    }
 }
 
 /* ---- use ------------------------------------------------------------------------------------- */

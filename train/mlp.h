@@ -31,9 +31,10 @@ struct gmt_loss {
     size_t n_rows;
 };
 
-/* Called by the backward pass when gradients[first_elem .. first_elem + n_elems - 1] are complete.
- * The ranges come in backward order, each directly before the one that came last, and cover
- * everything once. */
+/* Called by the backward pass when gradients[first_elem .. first_elem + n_elems - 1] are complete:
+ * a block of rows of a weight (gmt_block_rows), with the layer's bias the first time. The ranges
+ * come in backward order, each directly before the one that came last, and cover everything
+ * once. */
 typedef void (*gmt_ready_fn)(void *user, size_t first_elem, size_t n_elems);
 
 /* Takes memory for the parameters and for batches of up to max_rows rows (at least 1), and sets the
@@ -50,14 +51,18 @@ size_t gmt_mlp_n_classes(const struct gmt_mlp *mlp);
  * valid until its next call. */
 const float *gmt_mlp_forward(struct gmt_mlp *mlp, const float *inputs, size_t n_rows);
 
-/* Forward and backward. `labels`: (n_rows), each in 0 .. n_classes - 1 (whoever reads the data
- * checks that). params.gradients becomes scale * d loss / d weights, or, with is_accumulating, that
- * is added to it. With scale = 1 / rows of the whole batch, parts of a batch of whatever sizes add
- * up to the gradient of the mean. n_rows may be 0. `ready` may be NULL. The loss in the result is
- * not scaled. */
-struct gmt_loss gmt_mlp_gradient(struct gmt_mlp *mlp, const float *inputs, const uint8_t *labels,
-                                 size_t n_rows, float scale, bool is_accumulating,
-                                 gmt_ready_fn ready, void *user);
+/* The forward half of a step. `labels`: (n_rows), each in 0 .. n_classes - 1 (whoever reads the
+ * data checks that); n_rows may be 0. Leaves scale * d loss / d logits in the model's memory, for
+ * gmt_mlp_backward. The loss in the result is not scaled. */
+struct gmt_loss gmt_mlp_loss(struct gmt_mlp *mlp, const float *inputs, const uint8_t *labels,
+                             size_t n_rows, float scale);
+
+/* The backward half, directly after gmt_mlp_loss with the same inputs and n_rows:
+ * params.gradients becomes scale * d loss / d weights, or, with is_accumulating, that is added to
+ * it. With scale = 1 / rows of the whole batch, parts of a batch of whatever sizes add up to the
+ * gradient of the mean. `ready` may be NULL; the bits are the same with and without it. */
+void gmt_mlp_backward(struct gmt_mlp *mlp, const float *inputs, size_t n_rows, bool is_accumulating,
+                      gmt_ready_fn ready, void *user);
 
 /* Loss and correct predictions without gradients, any n_rows (in parts of max_rows). */
 struct gmt_loss gmt_mlp_evaluate(struct gmt_mlp *mlp, const float *inputs, const uint8_t *labels,

@@ -106,6 +106,15 @@ static void fixture_free(struct fixture *f)
     gmi_free(f->labels);
 }
 
+static struct gmt_loss gradient(struct gmt_mlp *mlp, const float *inputs, const uint8_t *labels,
+                                size_t n_rows, float scale, bool is_accumulating,
+                                gmt_ready_fn ready, void *user)
+{
+    struct gmt_loss loss = gmt_mlp_loss(mlp, inputs, labels, n_rows, scale);
+    gmt_mlp_backward(mlp, inputs, n_rows, is_accumulating, ready, user);
+    return loss;
+}
+
 static void assert_gradients_close(const float *values, const float *expected, size_t n)
 {
     for (size_t i = 0; i < n; i++)
@@ -153,8 +162,8 @@ static void assert_agrees_with_double(const char *sizes, size_t n_rows)
     struct fixture f = fixture_of(sizes, n_rows, n_rows + 3);
     double scale = 1.0 / (double)n_rows;
     double expected = model64_loss(&f.oracle, f.inputs, f.labels, n_rows, scale, true);
-    struct gmt_loss loss = gmt_mlp_gradient(&f.mlp, f.inputs, f.labels, n_rows, (float)scale, false,
-                                            NULL, NULL);
+    struct gmt_loss loss = gradient(&f.mlp, f.inputs, f.labels, n_rows, (float)scale, false,
+                                    NULL, NULL);
     assert_int_equal(loss.n_rows, n_rows);
     if (!(fabs(loss.loss_sum - expected) <= 1e-6 * (1 + expected)))
         fail_msg("%s: loss %.9g, expected %.9g", sizes, loss.loss_sum, expected);
@@ -183,13 +192,13 @@ static void uneven_parts_add_up_to_the_whole_batch(void **state)
     float *whole = gmi_alloc(f.n_elems, sizeof *whole), *sum = gmi_alloc(f.n_elems, sizeof *sum);
     float scale = 1.0f / 23;
     struct gmt_loss all =
-        gmt_mlp_gradient(&f.mlp, f.inputs, f.labels, 23, scale, false, NULL, NULL);
+        gradient(&f.mlp, f.inputs, f.labels, 23, scale, false, NULL, NULL);
     memcpy(whole, f.mlp.params.gradients, f.n_elems * sizeof *whole);
 
     const size_t parts[] = { 11, 1, 0, 8, 3 };
     struct gmt_loss total = { 0 };
     for (size_t p = 0, first = 0; p < 5; first += parts[p++]) {
-        struct gmt_loss part = gmt_mlp_gradient(&f.mlp, f.inputs + first * 30, f.labels + first,
+        struct gmt_loss part = gradient(&f.mlp, f.inputs + first * 30, f.labels + first,
                                                 parts[p], scale, false, NULL, NULL);
         for (size_t i = 0; i < f.n_elems; i++) sum[i] += f.mlp.params.gradients[i];
         total.loss_sum += part.loss_sum;
@@ -208,11 +217,11 @@ static void accumulating_is_adding(void **state)
     (void)state;
     struct fixture f = fixture_of("30,20,10", 23, 23);
     float *whole = gmi_alloc(f.n_elems, sizeof *whole);
-    gmt_mlp_gradient(&f.mlp, f.inputs, f.labels, 23, 1.0f / 23, false, NULL, NULL);
+    gradient(&f.mlp, f.inputs, f.labels, 23, 1.0f / 23, false, NULL, NULL);
     memcpy(whole, f.mlp.params.gradients, f.n_elems * sizeof *whole);
     const size_t parts[] = { 9, 13, 0, 1 };
     for (size_t p = 0, first = 0; p < 4; first += parts[p++])
-        gmt_mlp_gradient(&f.mlp, f.inputs + first * 30, f.labels + first, parts[p], 1.0f / 23,
+        gradient(&f.mlp, f.inputs + first * 30, f.labels + first, parts[p], 1.0f / 23,
                          p > 0, NULL, NULL);
     assert_gradients_close(f.mlp.params.gradients, whole, f.n_elems);
     gmi_free(whole);
@@ -223,8 +232,8 @@ static void no_rows_have_no_gradient(void **state)
 {
     (void)state;
     struct fixture f = fixture_of("6,5,4", 3, 3);
-    gmt_mlp_gradient(&f.mlp, f.inputs, f.labels, 3, 1, false, NULL, NULL);
-    struct gmt_loss loss = gmt_mlp_gradient(&f.mlp, NULL, NULL, 0, 1, false, NULL, NULL);
+    gradient(&f.mlp, f.inputs, f.labels, 3, 1, false, NULL, NULL);
+    struct gmt_loss loss = gradient(&f.mlp, NULL, NULL, 0, 1, false, NULL, NULL);
     assert_true(loss.loss_sum == 0 && loss.n_correct == 0 && loss.n_rows == 0);
     for (size_t i = 0; i < f.n_elems; i++) assert_true(f.mlp.params.gradients[i] == 0);
     fixture_free(&f);
@@ -249,17 +258,23 @@ static void note_ready(void *user, size_t first_elem, size_t n_elems)
 static void ready_ranges_come_in_backward_order_and_are_complete(void **state)
 {
     (void)state;
-    struct fixture f = fixture_of("9,8,7,6", 5, 5);
-    float *expected = gmi_alloc(f.n_elems, sizeof *expected);
-    gmt_mlp_gradient(&f.mlp, f.inputs, f.labels, 5, 1, false, NULL, NULL);
-    memcpy(expected, f.mlp.params.gradients, f.n_elems * sizeof *expected);
-    for (size_t i = 0; i < f.n_elems; i++) f.mlp.params.gradients[i] = -1;
-    struct ready_log log = { .f = &f, .next_end = f.n_elems, .expected = expected };
-    gmt_mlp_gradient(&f.mlp, f.inputs, f.labels, 5, 1, false, note_ready, &log);
-    assert_int_equal(log.n_calls, 3);
-    assert_int_equal(log.next_end, 0);
-    gmi_free(expected);
-    fixture_free(&f);
+    static const struct {
+        const char *sizes;
+        size_t      n_ranges; /* one for a layer, more where it is large */
+    } networks[] = { { "9,8,7,6", 3 }, { "784,256,10", 5 }, { "1024,200,100,10", 5 } };
+    for (size_t i = 0; i < sizeof networks / sizeof *networks; i++) {
+        struct fixture f = fixture_of(networks[i].sizes, 5, 5);
+        float *expected = gmi_alloc(f.n_elems, sizeof *expected);
+        gradient(&f.mlp, f.inputs, f.labels, 5, 1, false, NULL, NULL);
+        memcpy(expected, f.mlp.params.gradients, f.n_elems * sizeof *expected);
+        for (size_t e = 0; e < f.n_elems; e++) f.mlp.params.gradients[e] = -1;
+        struct ready_log log = { .f = &f, .next_end = f.n_elems, .expected = expected };
+        gradient(&f.mlp, f.inputs, f.labels, 5, 1, false, note_ready, &log);
+        assert_int_equal(log.n_calls, networks[i].n_ranges);
+        assert_int_equal(log.next_end, 0);
+        gmi_free(expected);
+        fixture_free(&f);
+    }
 }
 
 static void evaluation_in_parts_counts_every_row(void **state)
@@ -291,7 +306,7 @@ static void a_step_takes_no_memory(void **state)
     (void)state;
     struct fixture f = fixture_of("12,9,10", 50, 50);
     uint64_t before = gmi_alloc_calls();
-    gmt_mlp_gradient(&f.mlp, f.inputs, f.labels, 50, 1, false, NULL, NULL);
+    gradient(&f.mlp, f.inputs, f.labels, 50, 1, false, NULL, NULL);
     gmt_mlp_evaluate(&f.mlp, f.inputs, f.labels, 50);
     assert_int_equal(gmi_alloc_calls(), before);
     fixture_free(&f);
@@ -304,7 +319,7 @@ static void plain_descent_learns_a_batch(void **state)
     struct fixture f = fixture_of("20,32,10", 40, 40);
     struct gmt_loss loss = { 0 };
     for (int step = 0; step < 400; step++) {
-        loss = gmt_mlp_gradient(&f.mlp, f.inputs, f.labels, 40, 1.0f / 40, false, NULL, NULL);
+        loss = gradient(&f.mlp, f.inputs, f.labels, 40, 1.0f / 40, false, NULL, NULL);
         for (size_t i = 0; i < f.n_elems; i++)
             f.mlp.params.weights[i] -= 0.5f * f.mlp.params.gradients[i];
     }

@@ -21,12 +21,21 @@ void gmt_set_blas_threads(int n_threads);
  * later. */
 void gmt_linear_forward(const float *x, const float *w, const float *b, float *y, size_t n_rows,
                         size_t n_in, size_t n_out, bool has_relu);
-/* dw = dy^T x and db = column sums of dy, or added to them with is_accumulating; and if dx is not
- * NULL, dx = dy w, with 0 where x is 0 because a ReLU made it so (has_relu_below: x is a ReLU's
+/* The backward pass of a layer in three parts, so that what one of them has completed can be sent
+ * while the next is computed. With is_accumulating db and dw are added to. */
+
+/* db = column sums of dy. */
+void gmt_linear_backward_bias(const float *dy, float *db, size_t n_rows, size_t n_out,
+                              bool is_accumulating);
+/* Rows first_out .. first_out + n_part - 1 of dw = dy^T x. The last bits may depend on how dw is
+ * cut into parts: OpenBLAS has other code for other shapes. */
+void gmt_linear_backward_weight(const float *x, const float *dy, float *dw, size_t n_rows,
+                                size_t n_in, size_t n_out, size_t first_out, size_t n_part,
+                                bool is_accumulating);
+/* dx = dy w, with 0 where x is 0 because a ReLU made it so (has_relu_below: x is a ReLU's
  * output). */
-void gmt_linear_backward(const float *x, const float *w, const float *dy, float *dw, float *db,
-                         float *dx, size_t n_rows, size_t n_in, size_t n_out, bool is_accumulating,
-                         bool has_relu_below);
+void gmt_linear_backward_input(const float *x, const float *w, const float *dy, float *dx,
+                               size_t n_rows, size_t n_in, size_t n_out, bool has_relu_below);
 
 /* Softmax cross-entropy over n_classes >= 1: *loss_sum += sum over rows of -log
  * softmax(logits)[label], *n_correct += rows whose first largest logit is the label's, and dlogits
@@ -45,7 +54,7 @@ bool gmt_all_finite(const float *values, size_t n);
  * own and not the C library's: it vectorises, and gives the same bits on every machine. */
 void gmt_exp_nonpositive(float *values, size_t n);
 
-/* The oracle. dlogits may be NULL here. */
+/* The oracle: the whole backward pass of a layer at once. dlogits and dx may be NULL here. */
 void gmt_naive_linear_forward(const float *x, const float *w, const float *b, float *y,
                               size_t n_rows, size_t n_in, size_t n_out, bool has_relu);
 void gmt_naive_linear_backward(const float *x, const float *w, const float *dy, float *dw,

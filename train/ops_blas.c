@@ -19,14 +19,12 @@ void gmt_set_blas_threads(int n_threads)
     openblas_set_num_threads(n_threads);
 }
 
-/* c (n_rows, n_cols) = a b, or c + a b; a and b are stored transposed if so said. n_inner is what
- * is summed. */
+/* c (n_rows, n_cols) = a b, or c + a b; a and b are stored transposed if so said, with rows of
+ * a_stride and b_stride elements. n_inner is what is summed. */
 static void multiply(enum CBLAS_TRANSPOSE a_order, enum CBLAS_TRANSPOSE b_order, size_t n_rows,
-                     size_t n_cols, size_t n_inner, const float *a, const float *b, float beta,
-                     float *c)
+                     size_t n_cols, size_t n_inner, const float *a, size_t a_stride, const float *b,
+                     size_t b_stride, float beta, float *c)
 {
-    size_t a_stride = a_order == CblasNoTrans ? n_inner : n_rows;
-    size_t b_stride = b_order == CblasNoTrans ? n_cols : n_inner;
     cblas_sgemm(CblasRowMajor, a_order, b_order, (int)n_rows, (int)n_cols, (int)n_inner, 1.0f, a,
                 (int)a_stride, b, (int)b_stride, beta, c, (int)n_cols);
 }
@@ -55,7 +53,7 @@ void gmt_linear_forward(const float *x, const float *w, const float *b, float *y
                         size_t n_in, size_t n_out, bool has_relu)
 {
     if (n_rows == 0) return;
-    multiply(CblasNoTrans, CblasTrans, n_rows, n_out, n_in, x, w, 0, y);
+    multiply(CblasNoTrans, CblasTrans, n_rows, n_out, n_in, x, n_in, w, n_in, 0, y);
     if (has_relu)
         add_bias_relu(y, b, n_rows, n_out);
     else
@@ -81,19 +79,31 @@ GMI_SIMD static void mask_by_relu(float *restrict dx, const float *restrict x, s
     for (size_t i = 0; i < n; i++) dx[i] = x[i] <= 0 ? 0 : dx[i];
 }
 
-void gmt_linear_backward(const float *x, const float *w, const float *dy, float *dw, float *db,
-                         float *dx, size_t n_rows, size_t n_in, size_t n_out, bool is_accumulating,
-                         bool has_relu_below)
+void gmt_linear_backward_bias(const float *dy, float *db, size_t n_rows, size_t n_out,
+                              bool is_accumulating)
 {
-    if (!is_accumulating) {
-        memset(db, 0, n_out * sizeof *db);
-        if (n_rows == 0) memset(dw, 0, n_out * n_in * sizeof *dw);
-    }
-    if (n_rows == 0) return;
+    if (!is_accumulating) memset(db, 0, n_out * sizeof *db);
     add_column_sums(db, dy, n_rows, n_out);
-    multiply(CblasTrans, CblasNoTrans, n_out, n_in, n_rows, dy, x, is_accumulating ? 1 : 0, dw);
-    if (dx == NULL) return;
-    multiply(CblasNoTrans, CblasNoTrans, n_rows, n_in, n_out, dy, w, 0, dx);
+}
+
+void gmt_linear_backward_weight(const float *x, const float *dy, float *dw, size_t n_rows,
+                                size_t n_in, size_t n_out, size_t first_out, size_t n_part,
+                                bool is_accumulating)
+{
+    float *part = dw + first_out * n_in;
+    if (n_rows == 0) {
+        if (!is_accumulating) memset(part, 0, n_part * n_in * sizeof *part);
+        return;
+    }
+    multiply(CblasTrans, CblasNoTrans, n_part, n_in, n_rows, dy + first_out, n_out, x, n_in,
+             is_accumulating ? 1 : 0, part);
+}
+
+void gmt_linear_backward_input(const float *x, const float *w, const float *dy, float *dx,
+                               size_t n_rows, size_t n_in, size_t n_out, bool has_relu_below)
+{
+    if (n_rows == 0) return;
+    multiply(CblasNoTrans, CblasNoTrans, n_rows, n_in, n_out, dy, n_out, w, n_in, 0, dx);
     if (has_relu_below) mask_by_relu(dx, x, n_rows * n_in);
 }
 

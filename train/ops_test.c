@@ -61,8 +61,25 @@ static void forward_agrees_with_the_naive_one(void **state)
         }
 }
 
-static void backward_case(struct shape shape, bool is_accumulating, bool has_relu_below,
-                          bool has_dx)
+/* The three parts of a layer's backward pass, dw in blocks of at most block_out rows, the last
+ * block first. dx may be NULL. */
+static void backward(const float *x, const float *w, const float *dy, float *dw, float *db,
+                     float *dx, struct shape s, size_t block_out, bool is_accumulating,
+                     bool has_relu_below)
+{
+    gmt_linear_backward_bias(dy, db, s.n_rows, s.n_out, is_accumulating);
+    for (size_t end = s.n_out; end > 0;) {
+        size_t n_part = end < block_out ? end : block_out;
+        end -= n_part;
+        gmt_linear_backward_weight(x, dy, dw, s.n_rows, s.n_in, s.n_out, end, n_part,
+                                   is_accumulating);
+    }
+    if (dx != NULL)
+        gmt_linear_backward_input(x, w, dy, dx, s.n_rows, s.n_in, s.n_out, has_relu_below);
+}
+
+static void backward_case(struct shape shape, size_t block_out, bool is_accumulating,
+                          bool has_relu_below, bool has_dx)
 {
     size_t n_rows = shape.n_rows, n_in = shape.n_in, n_out = shape.n_out;
     float *x = random_floats(n_rows * n_in, 1), *w = random_floats(n_out * n_in, 2);
@@ -73,8 +90,8 @@ static void backward_case(struct shape shape, bool is_accumulating, bool has_rel
         db[i] = random_floats(n_out, 5);
         dx[i] = random_floats(n_rows * n_in, 6);
     }
-    gmt_linear_backward(x, w, dy, dw[0], db[0], has_dx ? dx[0] : NULL, n_rows, n_in, n_out,
-                        is_accumulating, has_relu_below);
+    backward(x, w, dy, dw[0], db[0], has_dx ? dx[0] : NULL, shape, block_out, is_accumulating,
+             has_relu_below);
     gmt_naive_linear_backward(x, w, dy, dw[1], db[1], has_dx ? dx[1] : NULL, n_rows, n_in, n_out,
                               is_accumulating, has_relu_below);
     assert_close("dw", dw[0], dw[1], n_out * n_in, n_rows);
@@ -95,7 +112,8 @@ static void backward_agrees_with_the_naive_one(void **state)
     (void)state;
     for (size_t s = 0; s < N_SHAPES; s++)
         for (int flags = 0; flags < 8; flags++)
-            backward_case(shapes[s], flags & 1, flags & 2, flags & 4);
+            for (size_t block_out = 1; block_out <= 1024; block_out *= 32)
+                backward_case(shapes[s], block_out, flags & 1, flags & 2, flags & 4);
 }
 
 static void relu_keeps_a_nan_visible(void **state)
@@ -106,7 +124,7 @@ static void relu_keeps_a_nan_visible(void **state)
     assert_true(isnan(y[0]));
     assert_true(y[1] == 1);
     float dy[2] = { 1, 1 }, dw[1], db[1], dx[2];
-    gmt_linear_backward(x, w, dy, dw, db, dx, 2, 1, 1, false, true);
+    backward(x, w, dy, dw, db, dx, (struct shape){ 2, 1, 1 }, 1, false, true);
     assert_true(isnan(dw[0]));
 }
 
@@ -118,10 +136,10 @@ static void old_nans_do_not_survive_in_overwritten_results(void **state)
     float db[2] = { NAN, NAN }, dx[6] = { NAN, NAN, NAN, NAN, NAN, NAN };
     gmt_linear_forward(x, w, b, y, 2, 3, 2, false);
     assert_true(gmt_all_finite(y, 4));
-    gmt_linear_backward(x, w, y, dw, db, dx, 2, 3, 2, false, true);
+    backward(x, w, y, dw, db, dx, (struct shape){ 2, 3, 2 }, 2, false, true);
     assert_true(gmt_all_finite(dw, 6) && gmt_all_finite(db, 2) && gmt_all_finite(dx, 6));
     dw[0] = db[0] = NAN;
-    gmt_linear_backward(x, w, y, dw, db, NULL, 0, 3, 2, false, true); /* no rows: no gradient */
+    backward(x, w, y, dw, db, NULL, (struct shape){ 0, 3, 2 }, 2, false, true); /* no rows */
     for (int i = 0; i < 6; i++) assert_true(dw[i] == 0);
     assert_true(db[0] == 0 && db[1] == 0);
 }

@@ -154,6 +154,25 @@ void gmt_params_reset(struct gmt_params *params, uint64_t seed)
     memset(params->gradients, 0, params->n_elems * sizeof *params->gradients);
 }
 
+/* Measured, 784-256 at 32 samples: four blocks take 4 % longer than one. Below 64 rows it is more
+ * where there are many samples; and a block should be worth a message. */
+#define MAX_BLOCKS 8
+#define MIN_BLOCK_ROWS 64
+#define MIN_BLOCK_BYTES 65536
+#define BLOCK_ROWS_MULTIPLE 16 /* what the kernels of a matrix product like */
+
+static size_t divide_up(size_t n, size_t by) { return n / by + (n % by != 0); }
+
+size_t gmt_block_rows(const struct gmt_tensor *weight)
+{
+    size_t min_rows = divide_up(MIN_BLOCK_BYTES, weight->n_cols * sizeof(float));
+    if (min_rows < MIN_BLOCK_ROWS) min_rows = MIN_BLOCK_ROWS;
+    size_t n_blocks = gmi_min_size(weight->n_rows / min_rows, MAX_BLOCKS);
+    if (n_blocks <= 1) return weight->n_rows;
+    size_t rows = divide_up(divide_up(weight->n_rows, n_blocks), BLOCK_ROWS_MULTIPLE);
+    return gmi_min_size(rows * BLOCK_ROWS_MULTIPLE, weight->n_rows);
+}
+
 const struct gmt_tensor *gmt_params_find(const struct gmt_params *params, const char *name)
 {
     for (int t = 0; t < params->n_tensors; t++)

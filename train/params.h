@@ -62,6 +62,12 @@ void gmt_params_fini(struct gmt_params *params);
  * same on every machine and for every world size. Gradients become 0. */
 void gmt_params_reset(struct gmt_params *params, uint64_t seed);
 
+/* The gradient of a weight is computed in blocks of so many rows, the last block first, so that
+ * the exchange of one can begin before the next is there. A function of the weight's shape alone,
+ * since the last bits depend on it: they are the same for every bucket size and also where nothing
+ * is exchanged. */
+size_t gmt_block_rows(const struct gmt_tensor *weight);
+
 /* The tensor of that name, or NULL. */
 const struct gmt_tensor *gmt_params_find(const struct gmt_params *params, const char *name);
 

@@ -119,6 +119,20 @@ static void initial_weights_have_the_stated_spread(void **state)
     gmt_params_fini(&params);
 }
 
+static void large_weights_have_blocks_by_their_shape_alone(void **state)
+{
+    (void)state;
+    static const struct {
+        size_t n_rows, n_cols, block_rows;
+    } cases[] = { { 10, 256, 10 },    { 1, 100000, 1 },  { 127, 784, 127 },   { 256, 784, 64 },
+                  { 260, 784, 80 },   { 256, 10, 256 },  { 1024, 1024, 128 }, { 4096, 4096, 512 },
+                  { 1000, 784, 128 }, { 100, 200, 100 }, { 16777216, 1, 2097152 } };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct gmt_tensor weight = { .n_rows = cases[i].n_rows, .n_cols = cases[i].n_cols };
+        assert_int_equal(gmt_block_rows(&weight), cases[i].block_rows);
+    }
+}
+
 static void lack_of_memory_is_an_error_that_holds_nothing(void **state)
 {
     (void)state;
@@ -141,6 +155,7 @@ int main(void)
         cmocka_unit_test(table_covers_the_arrays_without_gaps),
         cmocka_unit_test(initial_weights_depend_on_the_seed_alone),
         cmocka_unit_test(initial_weights_have_the_stated_spread),
+        cmocka_unit_test(large_weights_have_blocks_by_their_shape_alone),
         cmocka_unit_test(lack_of_memory_is_an_error_that_holds_nothing),
     };
     return cmocka_run_group_tests_name("params", tests, NULL, NULL);

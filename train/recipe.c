@@ -13,7 +13,7 @@
 #include "base/error.h"
 
 /* How a setting is written and read back. */
-enum kind { LAYERS, OPTIMIZER, SCHEDULE, REAL, COUNT, SIZE, TEXT, HASH };
+enum kind { LAYERS, OPTIMIZER, SCHEDULE, REAL, COUNT, SIZE, BUCKET, TEXT, HASH };
 
 struct setting {
     const char *key;
@@ -40,7 +40,7 @@ static const struct setting settings[] = {
     { "steps", COUNT, AT(total_steps), false },
     { "batch", SIZE, AT(batch), true },
     { "accumulate", SIZE, AT(accumulate), false },
-    { "bucket_bytes", SIZE, AT(bucket_bytes), false },
+    { "bucket_bytes", BUCKET, AT(bucket_bytes), false },
     { "seed", COUNT, AT(seed), true },
     { "data", TEXT, AT(data), false },
     { "data_digest", HASH, AT(data_digest), true },
@@ -71,6 +71,12 @@ static void write_value(const struct setting *setting, const struct gmt_recipe *
         break;
     }
     case COUNT: snprintf(text, bytes, "%" PRIu64, *(const uint64_t *)at); break;
+    case BUCKET:
+        if (*(const size_t *)at == GMT_BUCKET_BYTES_AUTO) {
+            snprintf(text, bytes, "auto");
+            break;
+        }
+        /* fall through */
     case SIZE: snprintf(text, bytes, "%zu", *(const size_t *)at); break;
     case TEXT:
     case HASH: snprintf(text, bytes, "%s", (const char *)at); break;
@@ -100,6 +106,7 @@ static bool read_value(const struct setting *setting, struct gmt_recipe *recipe,
         return end != text && *end == '\0' && isfinite(*(double *)at);
     }
     case COUNT: return read_count(text, at);
+    case BUCKET:
     case SIZE:
         if (!read_count(text, &count) || count > SIZE_MAX) return false;
         *(size_t *)at = (size_t)count;

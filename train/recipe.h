@@ -11,6 +11,7 @@
 #include <stdint.h>
 
 #include "gradmesh.h"
+#include "train/bucket.h"
 #include "train/checkpoint.h"
 #include "train/data.h"
 #include "train/optimizer.h"
@@ -30,7 +31,8 @@ struct gmt_recipe {
                                                     schedule does can be resumed as if it never had */
     size_t                       batch;      /* of all workers together */
     size_t                       accumulate; /* micro-batches of a worker in a step */
-    size_t                       bucket_bytes;
+    size_t                       bucket_bytes; /* may be GMT_BUCKET_BYTES_AUTO until a trainer
+                                                  has its own copy: never in a checkpoint */
     uint64_t                     seed;
     /* The data, by content: */
     char     data[GMT_SOURCE_CHARS]; /* what --data said */

@@ -17,6 +17,42 @@
 #define SAVE_LIMIT_MS 600000
 #define SAVE_WORD_MS 500 /* how often rank 0 says that it is still saving */
 
+/* ---- calls of the library, accounted --------------------------------------------------------- */
+
+static void expect(struct gmt_trainer *trainer, gm_collective which, size_t count, gm_dtype dtype)
+{
+    uint64_t bytes = 0;
+    (void)gm_comm_payload_formula(trainer->options.comm, which, count, dtype, 0, &bytes);
+    trainer->formula_bytes += bytes;
+}
+
+/* Keeps the library's sentence of a call that failed. */
+static gm_status library_error(const struct gmt_trainer *trainer, gm_status status, gm_error *error)
+{
+    if (status != GM_OK && error != NULL && error->status == GM_OK)
+        *error = *gm_comm_error(trainer->options.comm);
+    return status;
+}
+
+/* The library's clocks; zeros without a communicator. */
+static gm_traffic read_traffic(const struct gmt_trainer *trainer)
+{
+    gm_traffic traffic;
+    memset(&traffic, 0, sizeof traffic);
+    if (trainer->options.comm != NULL)
+        (void)gm_comm_traffic(trainer->options.comm, GM_COLLECTIVE_END, &traffic);
+    return traffic;
+}
+
+/* Books what the library did since `before` as communication and waiting. */
+static void book_communication(struct gmt_trainer *trainer, const gm_traffic *before)
+{
+    gm_traffic now = read_traffic(trainer);
+    int64_t    waiting_ns = now.waiting_ns - before->waiting_ns;
+    trainer->split.wait_ns += waiting_ns;
+    trainer->split.comm_exposed_ns += now.elapsed_ns - before->elapsed_ns - waiting_ns;
+}
+
 /* ---- set-up ---------------------------------------------------------------------------------- */
 
 /* Brings samples of the current global batch (gmt_gather_fn). */
@@ -29,6 +65,32 @@ static gm_status gather(void *user, size_t first_sample, size_t n_samples, float
     gmt_dataset_gather(&trainer->options.data->train, trainer->batch.indices + first_sample,
                        n_samples, inputs, labels);
     return GM_OK;
+}
+
+/* Whether all ranks exchange while they compute: an int that is 1 where there is room for it,
+ * and its minimum. */
+static gm_status settle_overlap(struct gmt_trainer *trainer, gm_error *error)
+{
+    const struct gmt_trainer_options *options = &trainer->options;
+    int32_t is_overlapping = trainer->world_size > 1 && options->overlap != GMT_OVERLAP_OFF;
+    if (is_overlapping && options->overlap == GMT_OVERLAP_AUTO) {
+        is_overlapping = options->has_room;
+        gm_status status = gm_all_reduce(options->comm, &is_overlapping, &is_overlapping, 1,
+                                         GM_I32, GM_MIN);
+        if (status != GM_OK) return library_error(trainer, status, error);
+        expect(trainer, GM_ALL_REDUCE, 1, GM_I32);
+    }
+    trainer->is_overlapping = is_overlapping != 0;
+    return GM_OK;
+}
+
+/* Without overlap every cut only costs. */
+static void settle_buckets(struct gmt_trainer *trainer)
+{
+    size_t *bucket_bytes = &trainer->recipe.bucket_bytes;
+    if (*bucket_bytes == GMT_BUCKET_BYTES_AUTO)
+        *bucket_bytes =
+            trainer->is_overlapping ? gmt_bucket_bytes_default(&trainer->mlp.params) : 0;
 }
 
 static gm_status make_parts(struct gmt_trainer *trainer, gm_error *error)
@@ -46,10 +108,14 @@ static gm_status make_parts(struct gmt_trainer *trainer, gm_error *error)
     status = gmt_sampler_init(&trainer->sampler, recipe->seed, options->data->train.n_samples,
                               recipe->batch, error);
     if (status != GM_OK) return status;
+    status = settle_overlap(trainer, error);
+    if (status != GM_OK) return status;
+    settle_buckets(trainer);
     struct gmt_ddp_options ddp = { .comm = options->comm,
                                    .global_batch = recipe->batch,
                                    .accumulate = recipe->accumulate,
                                    .bucket_bytes = recipe->bucket_bytes,
+                                   .is_overlapping = trainer->is_overlapping,
                                    .gather = gather,
                                    .gather_user = trainer };
     status = gmt_ddp_init(&trainer->ddp, &ddp, &trainer->mlp, &trainer->optimizer, error);
@@ -115,52 +181,18 @@ gm_status gmt_trainer_resume(struct gmt_trainer *trainer, const struct gmt_check
     return GM_OK;
 }
 
-/* ---- calls of the library, accounted --------------------------------------------------------- */
-
-static void expect(struct gmt_trainer *trainer, gm_collective which, size_t count, gm_dtype dtype)
-{
-    uint64_t bytes = 0;
-    (void)gm_comm_payload_formula(trainer->options.comm, which, count, dtype, 0, &bytes);
-    trainer->formula_bytes += bytes;
-}
-
-/* Keeps the library's sentence of a call that failed. */
-static gm_status library_error(const struct gmt_trainer *trainer, gm_status status, gm_error *error)
-{
-    if (status != GM_OK && error != NULL && error->status == GM_OK)
-        *error = *gm_comm_error(trainer->options.comm);
-    return status;
-}
-
-/* The library's clocks; zeros without a communicator. */
-static gm_traffic read_traffic(const struct gmt_trainer *trainer)
-{
-    gm_traffic traffic;
-    memset(&traffic, 0, sizeof traffic);
-    if (trainer->options.comm != NULL)
-        (void)gm_comm_traffic(trainer->options.comm, GM_COLLECTIVE_END, &traffic);
-    return traffic;
-}
-
-/* Books what the library did since `before` as communication and waiting. */
-static void book_communication(struct gmt_trainer *trainer, const gm_traffic *before)
-{
-    gm_traffic now = read_traffic(trainer);
-    int64_t    waiting_ns = now.waiting_ns - before->waiting_ns;
-    trainer->split.waiting_ns += waiting_ns;
-    trainer->split.communication_ns += now.elapsed_ns - before->elapsed_ns - waiting_ns;
-}
-
 /* ---- one step -------------------------------------------------------------------------------- */
 
 static void expect_gradient(struct gmt_trainer *trainer)
 {
     size_t n_elems = trainer->mlp.params.n_elems;
-    size_t n_buckets = gmt_bucket_count(n_elems, trainer->recipe.bucket_bytes);
     if (trainer->options.comm == NULL) return;
-    for (size_t b = 0; b < n_buckets; b++)
-        expect(trainer, GM_ALL_REDUCE,
-               gmt_bucket_at(n_elems, trainer->recipe.bucket_bytes, b).n_elems, GM_F32);
+    for (size_t end = n_elems; end > 0;) {
+        struct gmt_bucket bucket = gmt_bucket_before(&trainer->mlp.params,
+                                                     trainer->recipe.bucket_bytes, end);
+        expect(trainer, GM_ALL_REDUCE, bucket.n_elems, GM_F32);
+        end = bucket.first_elem;
+    }
     trainer->naive_bytes += 4 * (uint64_t)n_elems * (uint64_t)(trainer->world_size - 1);
 }
 
@@ -182,8 +214,9 @@ gm_status gmt_trainer_step(struct gmt_trainer *trainer, struct gmt_step_report *
     report->elapsed_ns += shuffle_ns;
     trainer->split.compute_ns += report->compute_ns;
     trainer->split.loading_ns += report->gather_ns;
-    trainer->split.communication_ns += report->communication_ns;
-    trainer->split.waiting_ns += report->waiting_ns;
+    trainer->split.comm_exposed_ns += report->comm_exposed_ns;
+    trainer->split.comm_hidden_ns += report->comm_hidden_ns;
+    trainer->split.wait_ns += report->wait_ns;
     trainer->split.elapsed_ns += report->elapsed_ns;
     if (status != GM_OK) return status;
     expect_gradient(trainer);
@@ -215,9 +248,10 @@ static struct gmt_time_split split_since(const struct gmt_time_split *now,
     return (struct gmt_time_split){ .elapsed_ns = now->elapsed_ns - then->elapsed_ns,
                                     .compute_ns = now->compute_ns - then->compute_ns,
                                     .loading_ns = now->loading_ns - then->loading_ns,
-                                    .communication_ns =
-                                        now->communication_ns - then->communication_ns,
-                                    .waiting_ns = now->waiting_ns - then->waiting_ns,
+                                    .comm_exposed_ns =
+                                        now->comm_exposed_ns - then->comm_exposed_ns,
+                                    .comm_hidden_ns = now->comm_hidden_ns - then->comm_hidden_ns,
+                                    .wait_ns = now->wait_ns - then->wait_ns,
                                     .evaluation_ns = now->evaluation_ns - then->evaluation_ns,
                                     .checkpoint_ns = now->checkpoint_ns - then->checkpoint_ns };
 }

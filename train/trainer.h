@@ -28,15 +28,24 @@
 #include "train/sampler.h"
 #include "train/state_hash.h"
 
-/* Where the time of a rank went. What is missing to elapsed_ns is the loop's own. */
+/* Where the time of a rank went. What is missing to elapsed_ns is the loop's own; comm_hidden_ns
+ * ran beside the others and is no part of the sum. */
 struct gmt_time_split {
     int64_t elapsed_ns;
-    int64_t compute_ns;       /* forward, backward, update */
-    int64_t loading_ns;       /* copying samples into batches */
-    int64_t communication_ns; /* inside the library and busy */
-    int64_t waiting_ns;       /* inside the library and asleep: for the others, mostly */
-    int64_t evaluation_ns;    /* of the test set, with its communication */
-    int64_t checkpoint_ns;    /* saving, or waiting for rank 0 to have saved */
+    int64_t compute_ns;      /* forward, backward, update */
+    int64_t loading_ns;      /* copying samples into batches */
+    int64_t comm_exposed_ns; /* inside the library and busy */
+    int64_t comm_hidden_ns;  /* collectives ran while this rank computed */
+    int64_t wait_ns;         /* inside the library and asleep: for the others, mostly */
+    int64_t evaluation_ns;   /* of the test set, with its communication */
+    int64_t checkpoint_ns;   /* saving, or waiting for rank 0 to have saved */
+};
+
+/* Whether the gradient is exchanged while the backward pass goes on. */
+enum gmt_overlap {
+    GMT_OVERLAP_OFF,
+    GMT_OVERLAP_ON,
+    GMT_OVERLAP_AUTO, /* when there is room for it on every rank: the options' has_room */
 };
 
 /* Since the report before. */
@@ -101,6 +110,8 @@ struct gmt_trainer_options {
     uint64_t               save_every;   /* steps; 0: at the end of epochs; counts if is_saving */
     bool                   is_saving;    /* the same on all ranks */
     const struct gmt_checkpoint_dir *dir; /* rank 0 of those that save; else NULL */
+    enum gmt_overlap       overlap;      /* the same on all ranks; of more than one */
+    bool                   has_room;     /* for GMT_OVERLAP_AUTO, on this rank */
     int64_t                save_limit_ms; /* a save that takes longer fails the run; 0: 600,000 */
     struct gmt_listener    listener;
 };
@@ -123,12 +134,15 @@ struct gmt_trainer {
     uint64_t                   n_samples;
     struct gmt_share           batch; /* the global batch that is being computed */
     struct gmt_rank_account   *accounts;
+    bool                       is_overlapping;
     bool                       is_save_stuck;
 };
 
-/* Makes model, optimizer and the rest, in the state before the first step. `recipe` is copied;
- * comm, data and dir stay the caller's and must outlive the trainer. On failure nothing is held.
- * GM_ERR_ARG, GM_ERR_NOMEM. */
+/* Makes model, optimizer and the rest, in the state before the first step. `recipe` is copied, with
+ * buckets as they will be in the place of GMT_BUCKET_BYTES_AUTO; comm, data and dir stay the
+ * caller's and must outlive the trainer. With GMT_OVERLAP_AUTO all ranks call this together and
+ * agree by an all-reduce. On failure nothing is held. GM_ERR_ARG, GM_ERR_NOMEM, any status of
+ * gm_all_reduce. */
 GM_MUST_USE gm_status gmt_trainer_init(struct gmt_trainer *trainer, const struct gmt_recipe *recipe,
                                        const struct gmt_trainer_options *options, gm_error *error);
 void gmt_trainer_fini(struct gmt_trainer *trainer); /* all-zero is fine */

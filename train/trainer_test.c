@@ -424,13 +424,15 @@ static void the_log_has_one_object_a_line_and_the_end_record_its_fields(void **s
     char path[128];
     snprintf(path, sizeof path, "%s/log", scratch.path);
     struct gmt_trainlog log;
-    struct gmt_recipe   recipe = small_recipe(GMT_SGD, 7);
-    struct gmt_report   step = { .step = 4, .loss = 0.5 };
+    struct gmt_trainer  trainer = { .recipe = small_recipe(GMT_SGD, 7), .world_size = 2,
+                                    .is_overlapping = true };
+    struct gmt_report   step = { .step = 4, .loss = 0.5,
+                                 .split = { .comm_exposed_ns = 2500000, .comm_hidden_ns = 1000000,
+                                            .wait_ns = 500000 } };
     struct gmt_epoch_report epoch = { .step = 7, .test = end.test };
     for (int is_resuming = 0; is_resuming < 2; is_resuming++) {
         assert_int_equal(gmt_trainlog_open(&log, path, is_resuming, NULL), GM_OK);
-        assert_int_equal(gmt_trainlog_write(&log, gmt_log_start(&recipe, 2, 1, 0, 100), NULL),
-                         GM_OK);
+        assert_int_equal(gmt_trainlog_write(&log, gmt_log_start(&trainer, 1, 100), NULL), GM_OK);
         assert_int_equal(gmt_trainlog_write(&log, gmt_log_step(&step), NULL), GM_OK);
         assert_int_equal(gmt_trainlog_write(&log, gmt_log_epoch(&epoch), NULL), GM_OK);
         assert_int_equal(gmt_trainlog_write(&log, gmt_log_end(&end), NULL), GM_OK);
@@ -445,6 +447,13 @@ static void the_log_has_one_object_a_line_and_the_end_record_its_fields(void **s
         assert_non_null(object);
         const char *event = cJSON_GetObjectItem(object, "event")->valuestring;
         assert_string_equal(event, events[n_lines++ % 4]);
+        if (strcmp(event, "start") == 0)
+            assert_true(cJSON_IsTrue(cJSON_GetObjectItem(object, "overlap")));
+        if (strcmp(event, "step") == 0) {
+            assert_true(number_of(object, "comm_exposed_ms") == 2.5);
+            assert_true(number_of(object, "comm_hidden_ms") == 1);
+            assert_true(number_of(object, "wait_ms") == 0.5);
+        }
         if (strcmp(event, "end") == 0) {
             assert_true(number_of(object, "world_size") == 2);
             assert_true(number_of(object, "steps") == 7);

@@ -21,13 +21,16 @@ static void add_number(cJSON *object, const char *key, double value)
 
 static double ms(int64_t ns) { return (double)ns / 1e6; }
 
+enum { N_SPLIT_FIELDS = 8 };
+
 static void add_split(cJSON *object, const struct gmt_time_split *split)
 {
     add_number(object, "elapsed_ms", ms(split->elapsed_ns));
     add_number(object, "compute_ms", ms(split->compute_ns));
     add_number(object, "loading_ms", ms(split->loading_ns));
-    add_number(object, "communication_ms", ms(split->communication_ns));
-    add_number(object, "waiting_ms", ms(split->waiting_ns));
+    add_number(object, "comm_exposed_ms", ms(split->comm_exposed_ns));
+    add_number(object, "comm_hidden_ms", ms(split->comm_hidden_ns));
+    add_number(object, "wait_ms", ms(split->wait_ns));
     add_number(object, "evaluation_ms", ms(split->evaluation_ns));
     add_number(object, "checkpoint_ms", ms(split->checkpoint_ns));
 }
@@ -46,20 +49,20 @@ static cJSON *begin(const char *event)
     return object;
 }
 
-cJSON *gmt_log_start(const struct gmt_recipe *recipe, int world_size, int n_threads,
-                     uint64_t first_step, uint64_t n_test_samples)
+cJSON *gmt_log_start(const struct gmt_trainer *trainer, int n_threads, uint64_t n_test_samples)
 {
     struct gmt_recipe_text text;
-    gmt_recipe_write(recipe, &text);
+    gmt_recipe_write(&trainer->recipe, &text);
     cJSON *object = begin("start");
     cJSON_AddStringToObject(object, "version", gm_version());
-    add_number(object, "world_size", world_size);
+    add_number(object, "world_size", trainer->world_size);
     add_number(object, "threads", n_threads);
-    add_number(object, "first_step", (double)first_step);
+    add_number(object, "first_step", (double)trainer->first_step);
+    cJSON_AddBoolToObject(object, "overlap", trainer->is_overlapping);
     add_number(object, "test_samples", (double)n_test_samples);
     for (size_t i = 0; i < text.n_settings; i++)
         cJSON_AddStringToObject(object, text.pairs[i].key, text.pairs[i].value);
-    return whole_or_null(object, 6 + (int)text.n_settings);
+    return whole_or_null(object, 7 + (int)text.n_settings);
 }
 
 cJSON *gmt_log_step(const struct gmt_report *report)
@@ -72,7 +75,7 @@ cJSON *gmt_log_step(const struct gmt_report *report)
     add_number(object, "lr", report->learning_rate);
     add_number(object, "samples_per_s", report->samples_per_s);
     add_split(object, &report->split);
-    return whole_or_null(object, 7 + 7);
+    return whole_or_null(object, 7 + N_SPLIT_FIELDS);
 }
 
 cJSON *gmt_log_epoch(const struct gmt_epoch_report *report)
@@ -86,7 +89,7 @@ cJSON *gmt_log_epoch(const struct gmt_epoch_report *report)
     add_number(object, "test_correct", (double)report->test.n_correct);
     add_number(object, "test_samples", (double)report->test.n_samples);
     add_split(object, &report->split);
-    return whole_or_null(object, 8 + 7);
+    return whole_or_null(object, 8 + N_SPLIT_FIELDS);
 }
 
 /* A list with one number of each rank. */
@@ -152,7 +155,7 @@ cJSON *gmt_log_end(const struct gmt_end *end)
     add_number(object, "naive_payload_bytes", (double)end->naive_bytes);
     add_number(object, "samples_per_s", end->samples_per_s);
     add_split(object, &end->split);
-    return whole_or_null(object, 19 + 7);
+    return whole_or_null(object, 19 + N_SPLIT_FIELDS);
 }
 
 /* ---- the file -------------------------------------------------------------------------------- */

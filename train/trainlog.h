@@ -15,8 +15,7 @@
 #include "train/trainer.h"
 
 /* The records. NULL when there is no memory; freed with cJSON_Delete. */
-cJSON *gmt_log_start(const struct gmt_recipe *recipe, int world_size, int n_threads,
-                     uint64_t first_step, uint64_t n_test_samples);
+cJSON *gmt_log_start(const struct gmt_trainer *trainer, int n_threads, uint64_t n_test_samples);
 cJSON *gmt_log_step(const struct gmt_report *report);
 cJSON *gmt_log_epoch(const struct gmt_epoch_report *report);
 cJSON *gmt_log_end(const struct gmt_end *end);

@@ -69,6 +69,27 @@ check "neither does the algorithm" same "$(hash_of "$work/out")" "$first"
 
 run train -n 3 $small --log "$work/log" --log-every 2
 check "the log has its events" [ "$(sed 's/^{"event":"\([a-z]*\)".*/\1/' "$work/log" | sort | uniq -c | awk '{print $2 $1}' | tr '\n' ' ')" = "end1 epoch2 start1 step6 " ]
+check "its records split the time" [ "$(grep -cE '"event":"(step|epoch|end)".*"compute_ms":[0-9.]+,.*"comm_exposed_ms":[0-9.]+,"comm_hidden_ms":[0-9.]+,"wait_ms":[0-9.]+' "$work/log")" = 9 ]
+
+# Exchanging while computing.
+run train -n 3 $small --overlap off --bucket-bytes 100K --json
+first=$(hash_of "$work/out")
+run train -n 3 $small --overlap on --bucket-bytes 100K --json
+check "overlap changes no bits" same "$(hash_of "$work/out")" "$first"
+run train -n 3 $small --overlap on
+check "what is exchanged when is said" has "$work/out" 'exchange +while the gradient is computed, in pieces of up to 262,144 bytes$'
+run train -n 3 $small --overlap off
+check "and what is not" has "$work/out" 'exchange +after the gradient is computed, in one piece$'
+run run -n 2 -- env LOCAL_WORLD_SIZE=1 gradmesh train $small --steps 2
+check "workers of several machines overlap by themselves" has "$work/out" 'exchange +while .*\(other workers are on other machines\)'
+if command -v taskset >/dev/null; then
+    taskset -c "$(taskset -cp $$ | sed 's/.*: \([0-9]*\).*/\1/')" gradmesh train -n 2 $small --steps 2 >"$work/out" 2>"$work/err"
+    check "workers that share a core do not" has "$work/out" 'exchange +after .*\(1 core for 2 workers of 1 thread\)'
+fi
+run run -n 2 -- sh -c "gradmesh train $small --overlap \$([ \$RANK = 0 ] && echo on || echo off)"
+check "workers that were told different things find out" has "$work/err" "overlap"
+check "and do not start" [ "$status" = 1 ]
+
 run train -n 1 $small --batch 7 --accumulate 3 --steps 3 --json
 check "one worker, micro-batches and --steps" has "$work/out" '"world_size":1,.*"steps":3,'
 run train -n 5 $small --batch 3 --steps 4 --json
