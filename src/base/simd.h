@@ -14,4 +14,14 @@
 #define GMI_SIMD
 #endif
 
+/* In front of a loop: no element depends on the result of another one. For loops whose output may be the very
+ * array that is an input, which makes some compilers give up vectors at run time. */
+#if defined(__clang__)
+#define GMI_INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
+#elif defined(__GNUC__)
+#define GMI_INDEPENDENT _Pragma("GCC ivdep")
+#else
+#define GMI_INDEPENDENT
+#endif
+
 #endif

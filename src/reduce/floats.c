@@ -34,13 +34,13 @@ static inline float min_f32(float a, float b)
 {
     uint32_t x = bits_f32(a), y = bits_f32(b);
     uint32_t least = order_f32(x) < order_f32(y) ? x : y;
-    return float_of((a != a) | (b != b) ? NAN_F32 : least);
+    return float_of(((a != a) | (b != b)) ? NAN_F32 : least);
 }
 static inline float max_f32(float a, float b)
 {
     uint32_t x = bits_f32(a), y = bits_f32(b);
     uint32_t most = order_f32(x) > order_f32(y) ? x : y;
-    return float_of((a != a) | (b != b) ? NAN_F32 : most);
+    return float_of(((a != a) | (b != b)) ? NAN_F32 : most);
 }
 
 static inline double sum_f64(double a, double b) { return canonical_f64(a + b); }
@@ -49,13 +49,13 @@ static inline double min_f64(double a, double b)
 {
     uint64_t x = bits_f64(a), y = bits_f64(b);
     uint64_t least = order_f64(x) < order_f64(y) ? x : y;
-    return double_of((a != a) | (b != b) ? NAN_F64 : least);
+    return double_of(((a != a) | (b != b)) ? NAN_F64 : least);
 }
 static inline double max_f64(double a, double b)
 {
     uint64_t x = bits_f64(a), y = bits_f64(b);
     uint64_t most = order_f64(x) > order_f64(y) ? x : y;
-    return double_of((a != a) | (b != b) ? NAN_F64 : most);
+    return double_of(((a != a) | (b != b)) ? NAN_F64 : most);
 }
 
 /* ---- arrays ------------------------------------------------------------------------------------ */
@@ -65,6 +65,7 @@ static inline double max_f64(double a, double b)
     {                                                                                             \
         type       *to = out;                                                                     \
         const type *x = a, *y = b;                                                                \
+        GMI_INDEPENDENT                                                                           \
         for (size_t i = 0; i < count; i++) to[i] = name(x[i], y[i]);                              \
     }
 

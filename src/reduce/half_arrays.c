@@ -23,9 +23,11 @@ static const struct gmi_half_format bf16 = { widen_bf16, narrow_bf16 };
 
 const struct gmi_half_format *gmi_half_bf16(void) { return &bf16; }
 
-/* ---- x86 with F16C and AVX2, eight at a time ------------------------------------------------------------- */
+/* ---- x86 with F16C and AVX2, eight at a time ------------------------------------------------------ *
+ *
+ * Chosen at run time, which clang cannot do for F16C; it gets the plain way, as it does in base/simd.h. */
 
-#if defined(__x86_64__) && defined(__GNUC__)
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
 
 #include <immintrin.h>
 

@@ -112,29 +112,28 @@ DEFINE_COMBINE_ALL(bf16, prod, GM_PROD)
 #define INF_BF16 0x7f80
 
 /* Flipping the lower bits of negative numbers makes the order of the integers that of the floats. */
-static inline int16_t order(uint16_t u) { return (int16_t)(u ^ ((u >> 15) * 0x7fff)); }
+static inline int16_t order(uint16_t u) { return (int16_t)(u ^ (uint16_t)((int16_t)u >> 15 & 0x7fff)); }
 
 static inline bool is_nan(uint16_t u, uint16_t inf) { return (u & 0x7fff) > inf; }
 
+static inline uint16_t lesser(uint16_t a, uint16_t b) { return order(a) < order(b) ? a : b; }
+static inline uint16_t greater(uint16_t a, uint16_t b) { return order(a) > order(b) ? a : b; }
+
+#define DEFINE_COMBINE(name, choose, inf, nan)                                                    \
+    GMI_SIMD static void name(void *out, const void *a, const void *b, size_t count)              \
+    {                                                                                             \
+        uint16_t       *to = out;                                                                 \
+        const uint16_t *x = a, *y = b;                                                            \
+        GMI_INDEPENDENT                                                                           \
+        for (size_t i = 0; i < count; i++) {                                                      \
+            uint16_t p = x[i], q = y[i], chosen = choose(p, q);                                   \
+            to[i] = (is_nan(p, inf) | is_nan(q, inf)) ? nan : chosen;                             \
+        }                                                                                         \
+    }
+
 #define DEFINE_ORDERED(suffix, inf, nan)                                                          \
-    GMI_SIMD static void min_##suffix(void *out, const void *a, const void *b, size_t count)      \
-    {                                                                                             \
-        uint16_t       *to = out;                                                                 \
-        const uint16_t *x = a, *y = b;                                                            \
-        for (size_t i = 0; i < count; i++) {                                                      \
-            uint16_t least = order(x[i]) < order(y[i]) ? x[i] : y[i];                             \
-            to[i] = is_nan(x[i], inf) | is_nan(y[i], inf) ? nan : least;                          \
-        }                                                                                         \
-    }                                                                                             \
-    GMI_SIMD static void max_##suffix(void *out, const void *a, const void *b, size_t count)      \
-    {                                                                                             \
-        uint16_t       *to = out;                                                                 \
-        const uint16_t *x = a, *y = b;                                                            \
-        for (size_t i = 0; i < count; i++) {                                                      \
-            uint16_t most = order(x[i]) > order(y[i]) ? x[i] : y[i];                              \
-            to[i] = is_nan(x[i], inf) | is_nan(y[i], inf) ? nan : most;                           \
-        }                                                                                         \
-    }                                                                                             \
+    DEFINE_COMBINE(min_##suffix, lesser, inf, nan)                                                \
+    DEFINE_COMBINE(max_##suffix, greater, inf, nan)                                               \
     GMI_SIMD static void canonicalize_##suffix(void *values, size_t count)                        \
     {                                                                                             \
         uint16_t *v = values;                                                                     \

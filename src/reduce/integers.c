@@ -18,6 +18,7 @@
     {                                                                                             \
         type       *to = out;                                                                     \
         const type *a = a_array, *b = b_array;                                                    \
+        GMI_INDEPENDENT                                                                           \
         for (size_t i = 0; i < count; i++) to[i] = (type)(expression);                            \
     }
 
