@@ -4,7 +4,8 @@
 #include "tests/support/test.h"
 #include "tests/support/trial.h"
 
-static const struct gmi_algo *const rows[] = { &gmi_direct_all_reduce, &gmi_direct_reduce_scatter, &gmi_direct_all_gather };
+static const struct gmi_algo *const rows[] = { &gmi_direct_all_reduce, &gmi_direct_reduce_scatter, &gmi_direct_all_gather,
+                                               &gmi_direct_reduce };
 
 static void every_batch_boundary_gives_the_right_result_and_counts(void **state)
 {
@@ -36,7 +37,10 @@ static void all_ranks_together_send_as_much_as_by_the_ring(void **state)
     for (int n = 2; n <= 40; n++) {
         for (size_t count = 0; count < 200; count += 13) {
             uint64_t total = 0;
-            for (int rank = 0; rank < n; rank++) total += gmi_direct_all_reduce.payload_sent_bytes(n, rank, count, 2, -1);
+            for (int rank = 0; rank < n; rank++) {
+                struct gmi_shape shape = { .rank = rank, .n_ranks = n, .root = -1, .count_elems = count, .elem_bytes = 2 };
+                total += gmi_direct_all_reduce.payload_sent_bytes(&shape);
+            }
             assert_int_equal(total, 2 * (uint64_t)(n - 1) * count * 2);
         }
     }

@@ -117,7 +117,8 @@ static void every_collective_has_an_algorithm_whatever_is_forced(void **state)
         for (int n = 2; n < 40; n++) {
             for (size_t i = 0; i < TEST_COUNT(sizes); i++) {
                 for (int needs = GMI_VIEW_PAIRS; needs <= GMI_VIEW_ALL; needs++) {
-                    if (needs > GMI_VIEW_PAIRS && which != GM_ALL_REDUCE && which != GM_REDUCE_SCATTER) continue;
+                    bool is_reduction = which == GM_ALL_REDUCE || which == GM_REDUCE_SCATTER || which == GM_REDUCE;
+                    if (needs > GMI_VIEW_PAIRS && !is_reduction) continue;
                     enum gmi_view view = (enum gmi_view)needs;
                     check_row(gmi_algo_choose("auto", (gm_collective)which, n, sizes[i], view), which, n, view);
                     for (size_t k = 0; gmi_algo_row(k) != NULL; k++) {

@@ -52,13 +52,13 @@ static void try_roots(struct bench *b, int n_ranks, struct trial_shape shape)
     }
 }
 
-/* All types with all reductions, or a fourth of them, another one for each `turn`. */
+/* All types with all reductions, or an eighth of them, another one for each `turn`. */
 static void try_types(struct bench *b, int n_ranks, struct trial_shape shape, bool is_complete, int turn)
 {
     int n_redops = trial_is_reduction(shape.algo) ? GM_REDOP_END : 1;
     for (int dtype = 0; dtype < GM_DTYPE_END; dtype++) {
         for (int redop = 0; redop < n_redops; redop++) {
-            if (!is_complete && (dtype + redop + turn) % 4 != 0) continue;
+            if (!is_complete && (dtype + redop + turn) % 8 != 0) continue;
             shape.dtype = (gm_dtype)dtype;
             shape.redop = (gm_redop)redop;
             shape.is_in_place = gmi_rng_u64(shape.seed, (uint64_t)(dtype * GM_REDOP_END + redop)) & 1;
@@ -80,7 +80,7 @@ static void battery(struct bench *b, const struct gmi_algo *row, uint64_t seed)
         for (size_t i = 0; i < TEST_COUNT(counts); i++) {
             if (n > 6 && counts[i] != 1 && counts[i] != ranks + 1 && counts[i] != 31) continue;
             struct trial_shape shape = { .algo = row, .count_elems = counts[i], .seed = seed + 100000 * i };
-            bool is_complete = test_is_long() || (counts[i] == ranks + 1 && n <= 6);
+            bool is_complete = test_is_long() || (counts[i] == ranks + 1 && n <= 5);
             try_types(b, n, shape, is_complete, n + (int)i);
         }
     }
