@@ -35,7 +35,8 @@ static const char notes[] =
     "\n"
     "--steps ends a run early; the schedule of the learning rate is as long as --epochs say (or --steps, if\n"
     "that is longer). So a run that is stopped, by whatever, and resumed with the same options ends with the\n"
-    "same bits as one that never stopped. --resume without a file takes the newest good checkpoint in\n"
+    "same bits as one that never stopped. (With --wire int8 if both save after the same steps: what rounding\n"
+    "owes to later steps is not saved, and is dropped at each save.) --resume without a file takes the newest good checkpoint in\n"
     "--checkpoint DIR, and starts from the beginning when there is none.\n"
     "\n"
     "exit status: 0 trained; 1 it could not be done, or the workers ended with different bits; 2 wrong usage;\n"
@@ -51,14 +52,14 @@ struct train_args {
     struct cli_recipe_args recipe;
     int64_t                n_workers, n_threads, save_every, keep, report_every, compare_steps;
     bool                   has_workers, has_resume;
-    const char            *checkpoint_dir, *resume_file, *log_path, *transport, *algorithm;
+    const char            *checkpoint_dir, *resume_file, *log_path, *transport, *algorithm, *wire;
     int                    overlap; /* an enum gmt_overlap */
 };
 
 static const char *const overlaps[] = { [GMT_OVERLAP_OFF] = "off", [GMT_OVERLAP_ON] = "on",
                                         [GMT_OVERLAP_AUTO] = "auto", NULL };
 
-enum { N_TRAIN_OPTIONS = 12 };
+enum { N_TRAIN_OPTIONS = 13 };
 
 /* Fills options[N_TRAIN_OPTIONS + CLI_N_RECIPE_OPTIONS]. */
 static void list_options(struct train_args *args, struct cli_option *options)
@@ -73,6 +74,8 @@ static void list_options(struct train_args *args, struct cli_option *options)
           .help = "how bytes travel (default: auto)" },
         { .name = "algo", .kind = CLI_TEXT, .text = &args->algorithm,
           .value_name = "auto|ring|naive|...", .help = "how gradients are exchanged (default: auto)" },
+        { .name = "wire", .kind = CLI_TEXT, .text = &args->wire, .value_name = "f32|bf16|f16|int8",
+          .help = "format in which gradients travel: fewer bytes, for a little accuracy (default: f32)" },
         { .name = "overlap", .kind = CLI_CHOICE, .choice = &args->overlap, .choices = overlaps,
           .default_text = "auto", .help = "exchange gradients while others are still computed" },
         { .name = "checkpoint", .kind = CLI_TEXT, .text = &args->checkpoint_dir, .value_name = "DIR",
@@ -348,7 +351,7 @@ static void say_where_it_begins(struct worker *worker)
         return;
     }
     if (gmt_recipe_read(&saved, &worker->from, NULL) != GM_OK) return;
-    gmt_recipe_write(&worker->recipe, &now);
+    gmt_recipe_write(&worker->trainer.recipe, &now);
     gmt_recipe_write(&saved, &then);
     for (size_t i = 0; i < now.n_settings; i++) {
         const char *key = now.pairs[i].key;
@@ -368,8 +371,8 @@ static void say_where_it_begins(struct worker *worker)
 }
 
 /* When and in what pieces, and with --overlap auto why. */
-static void describe_exchange(const struct worker *worker, const char *way, char *text,
-                              size_t text_bytes)
+static void describe_exchange(const struct worker *worker, const char *way, const char *format,
+                              char *text, size_t text_bytes)
 {
     bool   is_overlapping = worker->trainer.is_overlapping;
     size_t bucket_bytes = worker->trainer.recipe.bucket_bytes;
@@ -381,7 +384,7 @@ static void describe_exchange(const struct worker *worker, const char *way, char
         snprintf(reason, sizeof reason, " (some rank has no core to spare)");
     else if (worker->args->overlap == GMT_OVERLAP_AUTO)
         snprintf(reason, sizeof reason, " (%s)", worker->room.reason);
-    snprintf(text, text_bytes, "%s%s, %s%s", way,
+    snprintf(text, text_bytes, "%s%s%s, %s%s", way, format,
              is_overlapping ? "while the gradient is computed" : "after the gradient is computed",
              pieces, reason);
 }
@@ -389,7 +392,8 @@ static void describe_exchange(const struct worker *worker, const char *way, char
 static void say_start(struct worker *worker)
 {
     const struct train_args *args = worker->args;
-    char                     way[64] = "", exchange[320] = "";
+    const char              *wire = worker->trainer.recipe.wire;
+    char                     way[64] = "", format[32] = "", exchange[320] = "";
     if (worker->rank != 0) return;
     worker->printer = (struct cli_train_printer){
         .file = cli_text(worker->parsed),
@@ -402,7 +406,8 @@ static void say_start(struct worker *worker)
         snprintf(way, sizeof way, "by %.20s over %.20s, ",
                  args->algorithm != NULL ? args->algorithm : "auto",
                  args->transport != NULL ? args->transport : "auto");
-    if (worker->world_size > 1) describe_exchange(worker, way, exchange, sizeof exchange);
+    if (strcmp(wire, "f32") != 0) snprintf(format, sizeof format, "as %s, ", wire);
+    if (worker->world_size > 1) describe_exchange(worker, way, format, exchange, sizeof exchange);
     say_where_it_begins(worker);
     cli_print_start(&worker->printer, &worker->data, exchange, (int)args->n_threads,
                     worker->trainer.first_step);
@@ -507,7 +512,7 @@ static int check_usage(const struct cli_command *command, const struct train_arg
             "-n %lld would start workers, but this process is already worker %d of "
             "%d: leave -n out",
             (long long)args->n_workers, rank, world_size);
-    return cli_check_exchange(command, args->transport, args->algorithm, NULL);
+    return cli_check_exchange(command, args->transport, args->algorithm, args->wire);
 }
 
 /* Trains, or has N workers train. */
@@ -522,7 +527,8 @@ static int train_as_told(const struct cli_command *command, const struct train_a
                               .world_size = args->n_workers == 1 && !is_worker ? 1 : 0,
                               .is_verbose = parsed->is_verbose,
                               .transport = args->transport,
-                              .algorithm = args->algorithm };
+                              .algorithm = args->algorithm,
+                              .wire = args->wire };
     if (worker == NULL || own_words == NULL) {
         fprintf(stderr, "gradmesh train: no memory\n");
         gmi_free(worker);

@@ -236,11 +236,13 @@ static void print_traffic(FILE *file, const struct gmt_end *end)
     for (int r = 0; r < n; r++)
         if (end->accounts[r].payload_sent_bytes > most) most = end->accounts[r].payload_sent_bytes;
     double n_steps = (double)(end->steps - end->first_step);
+    bool   is_lean = strcmp(end->wire, "f32") != 0;
     double optimum = 2.0 * (n - 1) / n * (double)end->gradient_bytes;
     fprintf(file,
             "  traffic    averaging %.2f MB among %d costs each at least 2(N-1)/N of it, %.2f MB a "
-            "step\n",
-            mega(end->gradient_bytes), n, optimum / 1e6);
+            "step%s\n",
+            mega(end->gradient_bytes), n, optimum / 1e6, is_lean ? ", as f32;" : "");
+    if (is_lean) fprintf(file, "             it travelled as %s, rounded on the way\n", end->wire);
     for (int r = 0; r < n; r++) print_worker_traffic(file, r, &end->accounts[r]);
     fprintf(file,
             "             %.3f MB a step at most, %.4f of the optimum; handing whole gradients "

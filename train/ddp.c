@@ -2,6 +2,7 @@
 
 #include <limits.h>
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/alloc.h"
@@ -55,15 +56,21 @@ gm_status gmt_ddp_init(struct gmt_ddp *ddp, const struct gmt_ddp_options *option
     GMI_CHECK(gmi_mul_sizes(ddp->max_micro_rows, gmt_mlp_n_in(mlp), &n_inputs));
     ddp->inputs = gmi_alloc(n_inputs, sizeof *ddp->inputs);
     ddp->labels = gmi_alloc(ddp->max_micro_rows, sizeof *ddp->labels);
-    if (ddp->inputs != NULL && ddp->labels != NULL) return GM_OK;
-    gmt_ddp_fini(ddp);
-    return gmi_error_set(error, GM_ERR_NOMEM, "no memory for %zu samples", ddp->max_micro_rows);
+    gm_status status = GM_OK;
+    if (ddp->inputs == NULL || ddp->labels == NULL)
+        status = gmi_error_set(error, GM_ERR_NOMEM, "no memory for %zu samples",
+                               ddp->max_micro_rows);
+    if (status == GM_OK)
+        status = gmt_feedback_init(&ddp->feedback, options->comm, mlp->params.n_elems, error);
+    if (status != GM_OK) gmt_ddp_fini(ddp);
+    return status;
 }
 
 void gmt_ddp_fini(struct gmt_ddp *ddp)
 {
     gmi_free(ddp->inputs);
     gmi_free(ddp->labels);
+    gmt_feedback_fini(&ddp->feedback);
     ddp->inputs = NULL;
     ddp->labels = NULL;
 }
@@ -178,14 +185,15 @@ static void reduce(struct exchange *x, struct gmt_bucket bucket, float *values)
 
 static void exchange_bucket(struct exchange *x, struct gmt_bucket bucket)
 {
-    const struct gmt_ddp *ddp = x->ddp;
-    float                *values = ddp->mlp->params.gradients + bucket.first_elem;
-    bool                  is_first = bucket.first_elem + bucket.n_elems == ddp->mlp->params.n_elems;
-    bool                  is_last = bucket.first_elem == 0;
+    struct gmt_ddp *ddp = x->ddp;
+    float          *values = ddp->mlp->params.gradients + bucket.first_elem;
+    bool            is_first = bucket.first_elem + bucket.n_elems == ddp->mlp->params.n_elems;
+    bool            is_last = bucket.first_elem == 0;
     if (ddp->world_size > 1 && x->trouble == NO_TROUBLE && !gmt_all_finite(values, bucket.n_elems))
         x->trouble = BAD_GRADIENT;
     /* A bad loss must be in the sum, where every rank sees it. */
     if (is_first && x->trouble == BAD_LOSS) values[0] = NAN;
+    gmt_feedback_apply(&ddp->feedback, values, bucket.first_elem, bucket.n_elems);
     /* After the last one nothing is left to be computed: this thread moves it itself. */
     if (x->is_overlapping && !is_last) start(x, bucket, values);
     else reduce(x, bucket, values);
@@ -269,13 +277,16 @@ static gm_status name_the_culprit(struct exchange *x, struct gmt_step_report *re
         }
     }
     unsigned long long step = ddp->optimizer->n_steps + 1;
+    char               where[48] = "";
+    if (ddp->world_size > 1 && strcmp(gm_comm_wire(ddp->options.comm), "f32") != 0)
+        snprintf(where, sizeof where, " on their way as %s", gm_comm_wire(ddp->options.comm));
     report->is_non_finite = true;
     report->culprit = first == none ? -1 : first / N_TROUBLES;
     if (first == none)
         gmi_error_set(error, GM_ERR_STATE,
-                      "step %llu: the sum of the gradients overflowed although each rank's was "
+                      "step %llu: the sum of the gradients overflowed%s although each rank's was "
                       "finite; nobody made this step; try a lower learning rate",
-                      step);
+                      step, where);
     else
         gmi_error_set(error, GM_ERR_STATE,
                       "step %llu: the %s of rank %d is not finite; nobody made this step; try a "

@@ -29,6 +29,7 @@
 #include <stdint.h>
 
 #include "gradmesh.h"
+#include "train/feedback.h"
 #include "train/mlp.h"
 #include "train/optimizer.h"
 
@@ -52,6 +53,7 @@ struct gmt_ddp {
     struct gmt_ddp_options options;
     struct gmt_mlp        *mlp;       /* not owned */
     struct gmt_optimizer  *optimizer; /* not owned */
+    struct gmt_feedback    feedback;
     int      rank, world_size;
     size_t   max_micro_rows;
     float   *inputs; /* (max_micro_rows, n_in) */

@@ -31,6 +31,7 @@ struct fake_world {
     pthread_barrier_t barrier;
     const void       *sent[MAX_WORLD];
     bool              overflows; /* float sums come out infinite */
+    bool              is_coarse; /* "int8", that is: what is sent is rounded to eighths */
     gm_status         failure;   /* what collectives return, if not GM_OK, after ... */
     uint64_t          good_calls; /* ... so many on each rank */
 };
@@ -59,6 +60,19 @@ struct gm_comm {
 int gm_comm_rank(const gm_comm *comm) { return comm->rank; }
 int gm_comm_size(const gm_comm *comm) { return comm->world->world_size; }
 const gm_error *gm_comm_error(const gm_comm *comm) { return &comm->error; }
+
+const char *gm_comm_wire(const gm_comm *comm) { return comm->world->is_coarse ? "int8" : "f32"; }
+
+static float seen_of(const struct fake_world *world, float sent)
+{
+    return world->is_coarse ? rintf(sent * 8) / 8 : sent;
+}
+
+gm_status gm_wire_round_trip(const gm_comm *comm, const float *send, float *seen, size_t count)
+{
+    for (size_t i = 0; i < count; i++) seen[i] = seen_of(comm->world, send[i]);
+    return GM_OK;
+}
 
 void gm_chunk(size_t count, int world_size, int rank, size_t *first_elem, size_t *n_elems)
 {
@@ -91,7 +105,7 @@ static void combine(const struct fake_world *world, void *result, size_t count, 
         float sum = 0;
         int32_t least = INT32_MAX;
         for (int r = 0; r < world->world_size; r++) {
-            if (dtype == GM_F32 && redop == GM_SUM) sum += ((const float *)world->sent[r])[i];
+            if (dtype == GM_F32 && redop == GM_SUM) sum += seen_of(world, ((const float *)world->sent[r])[i]);
             if (dtype == GM_I32 && redop == GM_MIN && ((const int32_t *)world->sent[r])[i] < least)
                 least = ((const int32_t *)world->sent[r])[i];
         }
@@ -362,6 +376,38 @@ static void every_world_size_trains_like_a_single_process(void **state)
                 compare_with_single(&job, workers);
                 free_all(&job, workers);
             }
+}
+
+/* In every bucket of every step, also of those that are exchanged meanwhile. */
+static void a_coarse_format_gets_its_losses_fed_back(void **state)
+{
+    (void)state;
+    struct worker fine[MAX_WORLD], coarse[2][MAX_WORLD];
+    struct job job = job_of(3, 24);
+    job.bucket_bytes = 4 * 50;
+    run(&job, fine);
+    job.world.is_coarse = true;
+    for (int is_overlapping = 0; is_overlapping < 2; is_overlapping++) {
+        job.is_overlapping = is_overlapping;
+        run(&job, coarse[is_overlapping]);
+        assert_same_on_all_ranks(&job, coarse[is_overlapping]);
+    }
+    for (int r = 0; r < 3; r++) {
+        const struct gmt_feedback *feedback = &coarse[0][r].ddp.feedback;
+        size_t n_kept = 0, bytes = feedback->n_elems * sizeof(float);
+        assert_null(fine[r].ddp.feedback.residual);
+        assert_int_equal(coarse[1][r].status, GM_OK);
+        assert_memory_equal(coarse[0][r].mlp.params.weights, coarse[1][r].mlp.params.weights, bytes);
+        assert_memory_equal(feedback->residual, coarse[1][r].ddp.feedback.residual, bytes);
+        for (size_t i = 0; i < feedback->n_elems; i++) {
+            n_kept += feedback->residual[i] != 0;
+            assert_true(fabsf(feedback->residual[i]) <= 0.0625f);
+        }
+        assert_true(n_kept > feedback->n_elems / 2);
+    }
+    free_all(&job, fine);
+    free_all(&job, coarse[0]);
+    free_all(&job, coarse[1]);
 }
 
 static void one_all_reduce_per_bucket_and_step(void **state)
@@ -696,6 +742,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_world_size_trains_like_a_single_process),
+        cmocka_unit_test(a_coarse_format_gets_its_losses_fed_back),
         cmocka_unit_test(one_all_reduce_per_bucket_and_step),
         cmocka_unit_test(overlap_changes_no_bits),
         cmocka_unit_test(few_buckets_are_in_flight_at_a_time),

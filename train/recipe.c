@@ -13,7 +13,7 @@
 #include "base/error.h"
 
 /* How a setting is written and read back. */
-enum kind { LAYERS, OPTIMIZER, SCHEDULE, REAL, COUNT, SIZE, BUCKET, TEXT, HASH };
+enum kind { LAYERS, OPTIMIZER, SCHEDULE, REAL, COUNT, SIZE, BUCKET, WIRE, TEXT, HASH };
 
 struct setting {
     const char *key;
@@ -41,6 +41,7 @@ static const struct setting settings[] = {
     { "batch", SIZE, AT(batch), true },
     { "accumulate", SIZE, AT(accumulate), false },
     { "bucket_bytes", BUCKET, AT(bucket_bytes), false },
+    { "wire", WIRE, AT(wire), false },
     { "seed", COUNT, AT(seed), true },
     { "data", TEXT, AT(data), false },
     { "data_digest", HASH, AT(data_digest), true },
@@ -78,6 +79,7 @@ static void write_value(const struct setting *setting, const struct gmt_recipe *
         }
         /* fall through */
     case SIZE: snprintf(text, bytes, "%zu", *(const size_t *)at); break;
+    case WIRE: snprintf(text, bytes, "%s", recipe->wire[0] != '\0' ? recipe->wire : "f32"); break;
     case TEXT:
     case HASH: snprintf(text, bytes, "%s", (const char *)at); break;
     }
@@ -111,6 +113,7 @@ static bool read_value(const struct setting *setting, struct gmt_recipe *recipe,
         if (!read_count(text, &count) || count > SIZE_MAX) return false;
         *(size_t *)at = (size_t)count;
         return true;
+    case WIRE: return snprintf(at, sizeof recipe->wire, "%s", text) < (int)sizeof recipe->wire;
     case TEXT: return snprintf(at, sizeof recipe->data, "%s", text) < (int)sizeof recipe->data;
     case HASH: return snprintf(at, GMT_HASH_HEX_BYTES, "%s", text) == GMT_HASH_HEX_BYTES - 1;
     }
@@ -133,6 +136,7 @@ gm_status gmt_recipe_read(struct gmt_recipe *recipe, const struct gmt_checkpoint
     memset(recipe, 0, sizeof *recipe);
     for (size_t i = 0; i < N_SETTINGS; i++) {
         const char *value = gmt_checkpoint_setting(checkpoint, settings[i].key);
+        if (value == NULL && settings[i].kind == WIRE) continue; /* of before there was a choice */
         if (value == NULL || !read_value(&settings[i], recipe, value))
             return gmi_error_set(error, GM_ERR_ARG, "checkpoint %s: its setting '%s' is %s%.64s",
                                  checkpoint->path, settings[i].key,

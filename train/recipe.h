@@ -33,6 +33,7 @@ struct gmt_recipe {
     size_t                       accumulate; /* micro-batches of a worker in a step */
     size_t                       bucket_bytes; /* may be GMT_BUCKET_BYTES_AUTO until a trainer
                                                   has its own copy: never in a checkpoint */
+    char                         wire[8]; /* how gradients travel, as gm_comm_wire says; "": "f32" */
     uint64_t                     seed;
     /* The data, by content: */
     char     data[GMT_SOURCE_CHARS]; /* what --data said */

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <math.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <string.h>
 #include <time.h>
 
@@ -129,6 +130,13 @@ static gm_status make_parts(struct gmt_trainer *trainer, gm_error *error)
     return GM_OK;
 }
 
+/* The recipe tells what is so. */
+static void note_wire(struct gmt_trainer *trainer)
+{
+    const char *wire = trainer->world_size > 1 ? gm_comm_wire(trainer->options.comm) : "f32";
+    snprintf(trainer->recipe.wire, sizeof trainer->recipe.wire, "%s", wire);
+}
+
 gm_status gmt_trainer_init(struct gmt_trainer *trainer, const struct gmt_recipe *recipe,
                            const struct gmt_trainer_options *options, gm_error *error)
 {
@@ -137,6 +145,7 @@ gm_status gmt_trainer_init(struct gmt_trainer *trainer, const struct gmt_recipe 
     trainer->options = *options;
     trainer->rank = options->comm == NULL ? 0 : gm_comm_rank(options->comm);
     trainer->world_size = options->comm == NULL ? 1 : gm_comm_size(options->comm);
+    note_wire(trainer);
     gm_status status = gmt_recipe_check_data(recipe, &options->data->train, error);
     if (status == GM_OK) status = make_parts(trainer, error);
     if (status != GM_OK) {
@@ -569,6 +578,7 @@ static gm_status finish(struct gmt_trainer *trainer, struct run *run, struct gmt
     end->loss = run->last_loss;
     end->test = run->test;
     end->accounts = trainer->accounts;
+    snprintf(end->wire, sizeof end->wire, "%s", trainer->recipe.wire);
     end->gradient_bytes = 4 * (uint64_t)trainer->mlp.params.n_elems;
     end->naive_bytes = trainer->naive_bytes;
     end->samples_per_s = per_second(trainer->n_samples, run->step_ns);
@@ -596,6 +606,8 @@ static gm_status after_step(struct gmt_trainer *trainer, struct run *run, struct
         options->save_every > 0 ? is_due(trainer->step, options->save_every) : is_epoch_end;
     if (status == GM_OK && options->is_saving && (is_last || is_save_due))
         status = save_checkpoint(trainer, error);
+    if (status == GM_OK && options->is_saving && (is_last || is_save_due))
+        gmt_feedback_forget(&trainer->ddp.feedback); /* it is not in the checkpoint */
     return status;
 }
 

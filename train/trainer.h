@@ -87,7 +87,8 @@ struct gmt_end {
     char     state_hash[GMT_HASH_HEX_BYTES];
     bool     are_identical;     /* all ranks have the same state_hash */
     struct gmt_rank_account *accounts; /* (world_size); the trainer's */
-    uint64_t gradient_bytes;    /* of one exchange */
+    char     wire[8];           /* how gradients travelled: "f32", ... */
+    uint64_t gradient_bytes;    /* of one exchange, as float32 */
     uint64_t naive_bytes;       /* what each rank would have sent by circulating whole gradients */
     double   samples_per_s;     /* of the steps alone, without evaluation and checkpoints */
     struct gmt_time_split split;

@@ -147,6 +147,7 @@ cJSON *gmt_log_end(const struct gmt_end *end)
     cJSON *hashes = cJSON_AddArrayToObject(object, "hashes");
     for (int r = 0; r < end->world_size; r++)
         cJSON_AddItemToArray(hashes, cJSON_CreateString(end->accounts[r].state_hash));
+    cJSON_AddStringToObject(object, "wire", end->wire);
     add_numbers(object, "payload_bytes_sent", end, payload_of);
     add_numbers(object, "payload_bytes_formula", end, formula_of);
     add_numbers(object, "protocol_bytes_sent", end, protocol_of);
@@ -155,7 +156,7 @@ cJSON *gmt_log_end(const struct gmt_end *end)
     add_number(object, "naive_payload_bytes", (double)end->naive_bytes);
     add_number(object, "samples_per_s", end->samples_per_s);
     add_split(object, &end->split);
-    return whole_or_null(object, 19 + N_SPLIT_FIELDS);
+    return whole_or_null(object, 20 + N_SPLIT_FIELDS);
 }
 
 /* ---- the file -------------------------------------------------------------------------------- */

@@ -90,6 +90,27 @@ run run -n 2 -- sh -c "gradmesh train $small --overlap \$([ \$RANK = 0 ] && echo
 check "workers that were told different things find out" has "$work/err" "overlap"
 check "and do not start" [ "$status" = 1 ]
 
+# 784-16-10 has 12,730 parameters. At -n 2 a rank sends half of them and half of the sums, in a step.
+loss_of() { sed -n 's/.*"event":"end".*"loss":\([^,]*\),"test_loss".*/\1/p' "$work/out"; }
+lean="--data synthetic:600,100 --layers 784,16,10 --batch 64 --epochs 4"
+run train -n 2 $lean --json
+plain=$(loss_of)
+for wire in bf16 f16 int8; do
+    run train -n 2 $lean --wire $wire --json
+    check "$wire: trained, with equal bits" has "$work/out" "\"workers_identical\":true,.*\"wire\":\"$wire\""
+    check "$wire: the loss is that of f32, nearly" \
+        sh -c "echo '$plain $(loss_of)' | awk '{ exit !(\$1 > 0 && \$2 > \$1 * 0.95 && \$2 < \$1 * 1.05) }'"
+done
+run train -n 2 $lean --wire int8 --steps 3
+check "the start names the format" has "$work/out" '^  exchange  as int8, '
+check "the verdict names the format" has "$work/out" 'travelled as int8'
+check "and its bytes are as the formula says" [ "$(grep -c 'as the formula says' "$work/out")" = 2 ]
+run train -n 1 $lean --wire int8 --steps 3 --json
+check "one worker has nobody to send to" has "$work/out" '"wire":"f32"'
+run run -n 2 -- sh -c "gradmesh train $small --wire \$([ \$RANK = 0 ] && echo bf16 || echo f16)"
+check "workers with different formats find out" has "$work/err" "'wire format' differs: rank 0 has 'bf16', rank 1 has 'f16'"
+check "and do not train" [ "$status" = 1 ]
+
 run train -n 1 $small --batch 7 --accumulate 3 --steps 3 --json
 check "one worker, micro-batches and --steps" has "$work/out" '"world_size":1,.*"steps":3,'
 run train -n 5 $small --batch 3 --steps 4 --json
@@ -108,6 +129,7 @@ refused "layers that are none" 2 "layers" train -n 4 --layers 784,x,10
 refused "an unknown optimizer" 2 "adamw" train --optimizer adam
 refused "an unknown algorithm" 2 "no algorithm 'rung'; there are: auto" train -n 3 --algo rung
 refused "an unknown transport" 2 "no transport 'pigeon'; there are: auto" train -n 3 --transport pigeon
+refused "an unknown wire format" 2 "no wire format 'int4'; there are: f32, bf16, f16, int8" train -n 3 --wire int4
 refused "an option of another optimizer" 2 "--momentum" train --optimizer sgd --momentum 0.5
 refused "--resume without a place" 2 "--checkpoint" train --resume
 refused "--checkpoint-every without a place" 2 "--checkpoint" train --checkpoint-every 5

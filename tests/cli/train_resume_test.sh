@@ -52,6 +52,17 @@ check "a resumed run keeps its pieces, overlapping or not" same "$(field state_h
 run train -n 3 $large --bucket-bytes 0 --steps 12 --resume="$(path "$work/ck" 7)" --json
 check "other pieces are a note" has "$work/err" 'note: bucket_bytes was 262144 in .* and is 0 now'
 
+# What int8 owes is forgotten at each save, so a run that was stopped at one goes on as if it never had.
+rm -rf "$work/ck" "$work/ck2"
+run train -n 3 $job --wire int8 --steps 20 --checkpoint "$work/ck" --checkpoint-every 5 --json
+whole=$(field state_hash)
+run train -n 3 $job --wire int8 --steps 10 --checkpoint "$work/ck2" --checkpoint-every 5 --json
+run train -n 3 $job --wire int8 --steps 20 --checkpoint "$work/ck2" --checkpoint-every 5 --resume --json
+check "int8: a resumed run ends with the same bits" same "$(field state_hash)" "$whole"
+run train -n 3 $job --wire bf16 --steps 20 --resume="$(path "$work/ck2" 10)" --json
+check "another wire format is a note" has "$work/err" 'note: wire was int8 in .* and is bf16 now'
+check "and goes on" has "$work/out" '"steps":20,.*"wire":"bf16"'
+
 rm -rf "$work/ck"
 run train -n 4 $job --steps 13 --checkpoint "$work/ck" --json
 saved=$(field state_hash)

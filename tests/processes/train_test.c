@@ -72,6 +72,7 @@ struct job {
     char dir_path[64];
     int  save_every, slow_sync_ms, save_limit_ms;
     bool has_nan_on_rank_1;
+    const char *wire;
 };
 
 static void make_dir(struct job *job)
@@ -98,6 +99,7 @@ static void train(struct rank_self *self)
     struct gmt_end            end;
     gm_error                  error;
     gmi_error_clear(&error);
+    self->options.wire = job->wire;
     rank_create(self);
     slow_sync_ms = job->slow_sync_ms;
     if (job->save_every > 0 && self->rank == 0)
@@ -131,6 +133,42 @@ static void train(struct rank_self *self)
 }
 
 /* ---- tests ---- */
+
+/* Equal parameters and exact byte counts are checked by each rank. */
+static void every_wire_format_trains(void **state)
+{
+    static const char *const formats[] = { "f32", "bf16", "f16", "int8" };
+    uint64_t                 n_plain = 0;
+    for (size_t f = 0; f < sizeof formats / sizeof formats[0]; f++) {
+        struct job           job = { .wire = formats[f] };
+        struct ranks_job     ranks = { .n_ranks = 1 + (int)f, .body = train, .user = &job };
+        struct ranks_shared *shared = ranks_shared(ranks_run(state, &ranks));
+        for (int r = 0; r < ranks.n_ranks; r++) {
+            assert_int_equal(shared->records[r].status, GM_OK);
+            assert_int_equal(shared->records[r].numbers[0], 1);
+            assert_int_equal(shared->records[r].numbers[2], shared->records[0].numbers[2]);
+        }
+        uint64_t n_correct = shared->records[0].numbers[2];
+        if (f == 0) n_plain = n_correct;
+        assert_true(n_correct + 5 > n_plain && n_plain + 5 > n_correct); /* of 101 */
+    }
+}
+
+/* A NaN of one rank is in the sum of all, whatever the format does to its neighbours. */
+static void a_nan_stops_all_ranks_in_every_wire_format(void **state)
+{
+    static const char *const formats[] = { "bf16", "f16", "int8" };
+    for (size_t f = 0; f < sizeof formats / sizeof formats[0]; f++) {
+        struct job           job = { .wire = formats[f], .has_nan_on_rank_1 = true };
+        struct ranks_job     ranks = { .n_ranks = 3, .body = train, .user = &job };
+        struct ranks_shared *shared = ranks_shared(ranks_run(state, &ranks));
+        for (int r = 0; r < 3; r++) {
+            assert_int_equal(shared->records[r].status, GM_ERR_STATE);
+            assert_int_equal(shared->records[r].error.culprit, 1);
+            assert_string_equal(shared->records[r].error.text, shared->records[0].error.text);
+        }
+    }
+}
 
 /* Rank 0 does the steps again alone, and compares. */
 static void train_and_compare(struct rank_self *self)
@@ -251,6 +289,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_teardown(workers_hold_equal_bits_close_to_those_of_one_process,
                                   ranks_teardown),
+        cmocka_unit_test_teardown(every_wire_format_trains, ranks_teardown),
+        cmocka_unit_test_teardown(a_nan_stops_all_ranks_in_every_wire_format, ranks_teardown),
         cmocka_unit_test_teardown(a_slow_disk_is_no_stall, ranks_teardown),
         cmocka_unit_test_teardown(a_disk_that_does_not_answer_ends_the_run_at_its_limit,
                                   ranks_teardown),
