@@ -140,7 +140,7 @@ static void differ(struct rank_self *self)
     const struct settings *s = self->user;
     bool is_odd = self->rank == s->odd_rank;
     self->options.fingerprint = is_odd ? "layers=784,256,10\nlearning_rate=0.5\n" : "learning_rate=0.1\nlayers=784,256,10\n";
-    if (self->rank == s->late_rank) nap_ms(300);
+    if (self->rank == s->late_rank) nap_ms(150);
     fail_to_create(self, GM_ERR_MISMATCH, "setting 'learning_rate' differs");
     const char *text = self->record->error.text;
     rank_check(self, strstr(text, "'0.5'") != NULL && strstr(text, "'0.1'") != NULL);
@@ -209,7 +209,7 @@ static void the_missing_ranks_are_listed_by_all_who_waited(void **state)
     const struct absence absences[] = { { 1u << 1 | 1u << 3, "1, 3" }, { 1u << 0 | 1u << 4, "0, 4" } };
     for (int i = 0; i < 2; i++) {
         struct ranks_job job = { .n_ranks = 5, .body = stay_away, .user = &absences[i],
-                                 .connect_timeout_ms = 700 * ranks_slowness() };
+                                 .connect_timeout_ms = 400 * ranks_slowness() };
         ranks_run(state, &job);
     }
 }

@@ -12,7 +12,7 @@
 #include "base/clock.h"
 #include "tests/support/ranks.h"
 
-enum { LARGE = 100003, MIB_ELEMS = 1 << 18 };
+enum { ROUNDS = 2, LARGE = 100003, MIB_ELEMS = 1 << 18 };
 
 static const size_t counts[] = { 0, 1, 2, 3, 4, 5, 6, 1000, LARGE };
 enum { N_COUNTS = sizeof counts / sizeof counts[0] };
@@ -90,7 +90,7 @@ static void count_everything(struct rank_self *self)
     int n_meetings = 0;
     rank_create(self);
     check_kernel(self, &n_meetings);
-    for (int round = 0; round < 3; round++) {
+    for (int round = 0; round < ROUNDS; round++) {
         for (int i = 0; i < N_COUNTS; i++) {
             for (int which = 0; which < GM_SEND; which++) {
                 uint64_t sent = counted_call(self, (gm_collective)which, buffer, counts[i], i % self->world_size);
@@ -115,7 +115,7 @@ static void count_with(void **state, int n_ranks, const char *algorithm)
     for (int i = 0; i < N_COUNTS && strcmp(algorithm, "auto") != 0; i++) {
         uint64_t sent = 0, d = counts[i] * sizeof(float);
         for (int k = 0; k < n_ranks; k++) sent += shared->records[k].numbers[i];
-        assert_int_equal(sent, 3 * (is_naive ? n * (n - 1) * d : 2 * (n - 1) * d));
+        assert_int_equal(sent, ROUNDS * (is_naive ? n * (n - 1) * d : 2 * (n - 1) * d));
     }
 }
 
@@ -135,7 +135,7 @@ static void the_naive_baseline_counts_its_n_fold_traffic(void **state)
 
 static void whatever_is_chosen_for_small_messages_has_its_formula_too(void **state)
 {
-    const int sizes[] = { 2, 3, 5, 8 };
+    const int sizes[] = { 3, 8 };
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) count_with(state, sizes[i], "auto");
 }
 
