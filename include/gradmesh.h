@@ -275,6 +275,28 @@ GM_API GM_MUST_USE gm_status gm_comm_options_from_env(gm_comm_options *options, 
 GM_API GM_MUST_USE gm_status gm_comm_create(gm_comm **comm, const gm_comm_options *options,
                                             gm_error *error);
 
+/* Parts the ranks of `comm` into communicators: those that call with the same colour (from 0 on) belong together, in the
+ * order of their keys, and of their ranks where keys are the same. All ranks of `comm` call it, as a collective;
+ * one with a negative colour gets none, *split is NULL.
+ *
+ * The new one has the options of `comm`, its limits and its reductions (gm_redop_create). It has links of its own, made when they are
+ * first needed, and shares everything else with the communicator that gm_comm_create made: the service thread, the control
+ * connections, and the fate: what fails one fails all. Numbers of ranks in errors are those in that one.
+ * Each may be used by another thread, and split again. Destroy each with gm_comm_destroy, in any order.
+ *
+ * Status: as of a collective of `comm`. */
+GM_API GM_MUST_USE gm_status gm_comm_split(gm_comm *comm, int colour, int key, gm_comm **split);
+
+/* Changes a limit for the calls that begin from now on; the old value, -1 if there was a mistake (nothing is
+ * changed then). 0: no limit. Each rank may have its own; on one that runs out the communicator fails, with
+ * GM_ERR_TIMEOUT on all ranks. Does not block; not while another thread is in a call.
+ *
+ * The stall limit is that of gm_comm_options: no byte has moved for so long. */
+GM_API int gm_comm_set_stall_limit(gm_comm *comm, int limit_ms);
+/* The call limit bounds a call as a whole, also one that is slow but not still: collectives, messages and work from its
+ * turn on. 0, the default: none. */
+GM_API int gm_comm_set_call_limit(gm_comm *comm, int limit_ms);
+
 /* Says goodbye to the others and frees everything. Blocks for two seconds at the most. The last
  * collective that succeeded here is not disturbed on ranks that still work on it; one that calls
  * another collective is told that this rank has left. NULL is fine. */
@@ -412,6 +434,33 @@ GM_API GM_MUST_USE gm_status gm_broadcast(gm_comm *comm, void *buffer, size_t co
 
 /* Returns when every rank has entered it. */
 GM_API GM_MUST_USE gm_status gm_barrier(gm_comm *comm);
+
+/* ---- messages ---------------------------------------------------------------------------------- *
+ *
+ * From one rank to another, of any size. All block. One rule for all sizes: a message goes from sender to receiver
+ * when both are there. A send is over when its receiver has asked for it and the payload is on its way, so it
+ * waits for the receiver, and nothing is kept in between. Messages and collectives do not wait for each other: each pair
+ * of ranks that exchanges messages has a connection for them, made when it is first needed.
+ *
+ * A receive takes the next message from that rank, and must name its tag (from 0), its count and its type. Since a
+ * rank is in one call at a time, two that face each other and do not fit can never get any further: another tag, count
+ * or type, both sending or both receiving. That fails the communicator at once, on all ranks, with GM_ERR_MISMATCH
+ * and both versions of the call; to exchange, call gm_sendrecv. Three ranks that wait for each other in a circle, or
+ * a receiver that calls something else, are found by the stall limit, and the error names them.
+ *
+ * Status: as of collectives. */
+
+/* `count` elements to the rank `to`, which receives them. */
+GM_API GM_MUST_USE gm_status gm_send(gm_comm *comm, const void *buffer, size_t count, gm_dtype dtype,
+                                     int to, int tag);
+GM_API GM_MUST_USE gm_status gm_recv(gm_comm *comm, void *buffer, size_t count, gm_dtype dtype, int from,
+                                     int tag);
+
+/* Both at once, at any size: send_count elements to the rank `to`, recv_count from the rank `from`, which may be the
+ * same one, or others that send, receive or exchange. The buffers must not overlap. A rank may exchange with
+ * itself, if both halves agree. */
+GM_API GM_MUST_USE gm_status gm_sendrecv(gm_comm *comm, const void *send, size_t send_count, int to, int send_tag,
+                                         void *recv, size_t recv_count, int from, int recv_tag, gm_dtype dtype);
 
 /* ---- asynchronous work ------------------------------------------------------------------------- *
  *

@@ -24,7 +24,7 @@ static gm_status mistake(const struct call *c, gm_status status, const char *for
 {
     gm_error *e = &c->comm->error;
     gmi_error_clear(e);
-    e->rank = c->comm->rank;
+    e->rank = c->comm->root->rank;
     e->op = gm_collective_name(c->asked.which);
     va_list args;
     va_start(args, format);
@@ -107,11 +107,34 @@ static gm_status measure_all_to_all(struct call *c)
                    asked->recv_counts[rank]);
 }
 
+static gm_status check_peer(const struct call *c, int peer, int tag)
+{
+    int n = c->comm->n_ranks;
+    if (peer < 0 || peer >= n) return mistake(c, GM_ERR_ARG, "there is no rank %d in a world of %d", peer, n);
+    if (tag < 0) return mistake(c, GM_ERR_ARG, "the tag %d is negative", tag);
+    return GM_OK;
+}
+
+static gm_status measure_message(struct call *c)
+{
+    const struct gmi_message_call *m = &c->asked.message;
+    int       rank = c->comm->rank;
+    gm_status status = c->asked.which != GM_RECV ? check_peer(c, m->to, m->send_tag) : GM_OK;
+    if (status == GM_OK && c->asked.which != GM_SEND) status = check_peer(c, m->from, m->recv_tag);
+    if (status != GM_OK) return status;
+    c->asked.count_elems = c->send_elems = m->send_elems;
+    c->recv_elems = m->recv_elems;
+    if (m->to != rank && m->from != rank) return GM_OK;
+    bool fits = m->to == m->from && m->send_elems == m->recv_elems && m->send_tag == m->recv_tag;
+    return fits ? GM_OK : mistake(c, GM_ERR_ARG, "a rank exchanges with itself, the same message both ways, or not at all");
+}
+
 /* Fills in what follows from the kind of call: the count of the whole buffer and what either buffer holds. What a
  * rank that is not the root has no use for becomes NULL. */
 static gm_status measure(struct call *c)
 {
     struct gmi_request *asked = &c->asked;
+    if (gmi_is_message(asked->which)) return measure_message(c);
     if (asked->which == GM_ALL_TO_ALL) return measure_all_to_all(c);
     gm_status status = c->has_counts ? add_counts(c, "counts", asked->counts, &asked->count_elems) : GM_OK;
     if (status != GM_OK) return status;
@@ -142,6 +165,9 @@ static gm_status check(struct call *c)
         status = check_buffer(c, asked->which == GM_BROADCAST ? "buffer" : "send", asked->send, c->send_elems);
     }
     if (status == GM_OK) status = check_buffer(c, "recv", asked->recv, c->recv_elems);
+    if (status == GM_OK && asked->which == GM_SENDRECV && overlap(c)) {
+        return mistake(c, GM_ERR_ARG, "`send` and `recv` overlap; they must be apart");
+    }
     if (status == GM_OK && !gmi_request_is_in_place(asked) && overlap(c)) {
         return mistake(c, GM_ERR_ARG, "`send` and `recv` overlap; they may be the same, or apart");
     }
@@ -153,7 +179,7 @@ static gm_status check(struct call *c)
 static gm_status forked(gm_comm *comm)
 {
     gmi_error_clear(&comm->error);
-    comm->error.rank = comm->rank;
+    comm->error.rank = comm->root->rank;
     return gmi_error_set(&comm->error, GM_ERR_STATE, "this process was forked from rank %d, which created the communicator; "
                          "only that one may call it: create another one here", comm->rank);
 }
@@ -163,11 +189,12 @@ static gm_status run_or_start(struct call c, gm_work **work)
 {
     gm_comm *comm = c.comm;
     if (comm == NULL) return GM_ERR_ARG;
+    struct gmi_engine *e = &comm->engines[gmi_is_message(c.asked.which) ? GMI_LANE_MESSAGES : GMI_LANE_DATA];
     if (!gmi_comm_is_ours(comm)) return forked(comm);
     if (atomic_exchange(&comm->is_in_call, true)) return GM_ERR_STATE; /* the other thread's record stays */
     gm_status status = check(&c);
     if (status == GM_OK) {
-        status = work == NULL ? gmi_engine_run(comm, &c.asked) : gmi_engine_start(comm, &c.asked, work);
+        status = work == NULL ? gmi_engine_run(e, &c.asked) : gmi_engine_start(e, &c.asked, work);
     }
     atomic_store(&comm->is_in_call, false);
     return status;
@@ -363,6 +390,30 @@ gm_status gm_wire_round_trip(const gm_comm *comm, const float *send, float *seen
     return GM_OK;
 }
 
+/* ---- messages ------------------------------------------------------------------------------------ */
+
+gm_status gm_send(gm_comm *comm, const void *buffer, size_t count, gm_dtype dtype, int to, int tag)
+{
+    struct gmi_request asked = { GM_SEND, buffer, NULL, 0, dtype, .redop = -1, .root = -1 };
+    asked.message = (struct gmi_message_call){ .to = to, .from = -1, .send_tag = tag, .send_elems = count };
+    return run((struct call){ .comm = comm, .asked = asked });
+}
+
+gm_status gm_recv(gm_comm *comm, void *buffer, size_t count, gm_dtype dtype, int from, int tag)
+{
+    struct gmi_request asked = { GM_RECV, NULL, buffer, 0, dtype, .redop = -1, .root = -1 };
+    asked.message = (struct gmi_message_call){ .to = -1, .from = from, .recv_tag = tag, .recv_elems = count };
+    return run((struct call){ .comm = comm, .asked = asked });
+}
+
+gm_status gm_sendrecv(gm_comm *comm, const void *send, size_t send_count, int to, int send_tag, void *recv,
+                      size_t recv_count, int from, int recv_tag, gm_dtype dtype)
+{
+    struct gmi_request asked = { GM_SENDRECV, send, recv, 0, dtype, .redop = -1, .root = -1 };
+    asked.message = (struct gmi_message_call){ to, from, send_tag, recv_tag, send_count, recv_count };
+    return run((struct call){ .comm = comm, .asked = asked });
+}
+
 /* ---- asynchronous work --------------------------------------------------------------------------- */
 
 gm_status gm_all_reduce_start(gm_comm *comm, const void *send, void *recv, size_t count, gm_dtype dtype,
@@ -447,7 +498,7 @@ gm_status gm_work_wait(gm_work *work, int timeout_ms)
     if (status == GM_AGAIN && timeout_ms != 0) {
         if (!gmi_comm_is_ours(work->comm)) return forked(work->comm);
         if (atomic_exchange(&work->comm->is_in_call, true)) return GM_ERR_STATE;
-        gmi_engine_wait(work->comm, work, timeout_ms < 0 ? GMI_NEVER : gmi_deadline_after_ms(timeout_ms));
+        gmi_engine_wait(&work->comm->engines[GMI_LANE_DATA], work, timeout_ms < 0 ? GMI_NEVER : gmi_deadline_after_ms(timeout_ms));
         atomic_store(&work->comm->is_in_call, false);
         status = gm_work_test(work);
     }
@@ -459,5 +510,5 @@ const gm_error *gm_work_error(const gm_work *work) { return &work->error; }
 
 void gm_work_release(gm_work *work)
 {
-    if (work != NULL) gmi_engine_release(work->comm, work);
+    if (work != NULL) gmi_engine_release(&work->comm->engines[GMI_LANE_DATA], work);
 }

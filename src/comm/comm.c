@@ -92,59 +92,75 @@ static char *make_fingerprint(const struct gm_comm *comm, const char *callers)
     return text;
 }
 
-static gm_status set_up(struct gm_comm *comm, const gm_comm_options *o, gm_error *error)
+gm_status gmi_comm_set_up(struct gm_comm *comm, int rank, int n_ranks, gm_error *error)
 {
-    comm->rank = comm->group.rank = o->rank;
-    comm->n_ranks = comm->group.n_ranks = o->world_size;
+    gm_status status = GM_OK;
+    comm->rank = rank;
+    comm->n_ranks = n_ranks;
     comm->owner_pid = getpid();
+    comm->caller_wake_fd = comm->alarm_fd = -1;
+    gmi_error_clear(&comm->error);
+    gmi_error_clear(&comm->failure_record);
+    for (int lane = 0; lane < GMI_LANES; lane++) {
+        comm->groups[lane].rank = rank;
+        comm->groups[lane].n_ranks = n_ranks;
+        if (gmi_engine_init(&comm->engines[lane], comm, (enum gmi_lane)lane) != GM_OK) status = GM_ERR_NOMEM;
+    }
+    if (n_ranks > 1 && gmi_comm_lines(comm, GMI_LANE_DATA) == NULL) status = GM_ERR_NOMEM;
+    if (status == GM_OK) return status;
+    return gmi_error_set(error, status, "no memory for a communicator of %d ranks", n_ranks);
+}
+
+/* What only a communicator that is no split has. */
+static gm_status set_up_root(struct gm_comm *comm, const gm_comm_options *o, gm_error *error)
+{
+    comm->root = comm;
+    comm->n_users = 1;
     comm->stall_limit_ms = o->stall_limit_ms;
     comm->try_ns = (o->spin_us >= 0 ? o->spin_us : DEFAULT_SPIN_US) * INT64_C(1000);
     comm->log = (struct gmi_log){ .write = o->log, .user = o->log_user, .level = o->log_level };
     comm->transport = gmi_transport_find(or_default(o->transport, "auto"));
-    comm->store.fd = comm->service_wake_fd = comm->caller_wake_fd = comm->alarm_fd = -1;
+    comm->store.fd = comm->service_wake_fd = -1;
     snprintf(comm->job_id, sizeof comm->job_id, "%s", or_default(o->job_id, ""));
     snprintf(comm->group_name, sizeof comm->group_name, "%s", or_default(o->group, "world"));
     snprintf(comm->algorithm, sizeof comm->algorithm, "%s", or_default(o->algorithm, "auto"));
     comm->group_id = gmi_group_id(comm->group_name);
     (void)gmi_wire_find(or_default(o->wire, "f32"), &comm->wire);
     pthread_mutex_init(&comm->lock, NULL);
-    gmi_error_clear(&comm->error);
-    gmi_error_clear(&comm->failure_record);
-    if (gmi_engine_init(comm) != GM_OK) return gmi_error_set(error, GM_ERR_NOMEM, "no memory for a communicator");
-    if (comm->n_ranks == 1) return GM_OK;
+    pthread_mutex_init(&comm->roster_lock, NULL);
+    gm_status status = gmi_comm_set_up(comm, o->rank, o->world_size, error);
+    if (status != GM_OK || comm->n_ranks == 1) return status;
 
     comm->fingerprint = make_fingerprint(comm, or_default(o->fingerprint, ""));
-    comm->group.ports = gmi_alloc((size_t)comm->n_ranks, sizeof *comm->group.ports);
-    comm->calls = gmi_alloc((size_t)comm->n_ranks, sizeof *comm->calls);
-    comm->shares = gmi_alloc((size_t)comm->n_ranks, sizeof *comm->shares);
-    comm->has_link = gmi_alloc((size_t)comm->n_ranks, sizeof *comm->has_link);
-    if (comm->fingerprint == NULL || comm->group.ports == NULL || comm->calls == NULL || comm->shares == NULL ||
-        comm->has_link == NULL ||
-        gmi_control_init(&comm->control, comm->rank, comm->n_ranks, comm->fingerprint, &comm->log, gmi_service_notify,
-                         comm) != GM_OK) {
+    if (comm->fingerprint == NULL || gmi_control_init(&comm->control, comm->rank, comm->n_ranks, comm->fingerprint, &comm->log,
+                                                      gmi_service_notify, comm) != GM_OK) {
         return gmi_error_set(error, GM_ERR_NOMEM, "no memory for a communicator of %d ranks", comm->n_ranks);
     }
-    for (int k = 0; k < comm->n_ranks; k++) comm->group.ports[k].peer = k;
-    comm->control.call_back = gmi_service_call_back;
+    comm->control.call_back = gmi_line_call_back;
+    comm->control.n_lanes = GMI_LANES;
     comm->control.members[comm->rank].host_id = gmi_host_id(o->host_id);
     comm->control.members[comm->rank].sharing = sharing_of(comm->transport);
     return GM_OK;
 }
 
-static void tear_down(struct gm_comm *comm)
+void gmi_comm_tear_down(struct gm_comm *comm)
+{
+    gmi_lines_fini(comm);
+    for (int lane = 0; lane < GMI_LANES; lane++) gmi_engine_fini(&comm->engines[lane]);
+    gmi_caller_stop(comm);
+    gmi_free(comm->world_ranks);
+    gmi_free(comm);
+}
+
+static void tear_down_root(struct gm_comm *comm)
 {
     gmi_service_stop(comm);
     gmi_store_close(&comm->store);
-    for (int k = 0; comm->group.ports != NULL && k < comm->n_ranks; k++) gmi_link_close(comm->group.ports[k].link);
     gmi_control_fini(&comm->control);
-    gmi_engine_fini(comm);
     pthread_mutex_destroy(&comm->lock);
-    gmi_free(comm->group.ports);
-    gmi_free(comm->calls);
-    gmi_free(comm->shares);
-    gmi_free(comm->has_link);
+    pthread_mutex_destroy(&comm->roster_lock);
     gmi_free(comm->fingerprint);
-    gmi_free(comm);
+    gmi_comm_tear_down(comm);
 }
 
 gm_status gm_comm_create(gm_comm **out, const gm_comm_options *options, gm_error *error)
@@ -157,10 +173,10 @@ gm_status gm_comm_create(gm_comm **out, const gm_comm_options *options, gm_error
     if (error != NULL) error->rank = options->rank;
     struct gm_comm *comm = gmi_alloc(1, sizeof *comm);
     if (comm == NULL) return gmi_error_set(error, GM_ERR_NOMEM, "no memory for a communicator");
-    status = set_up(comm, options, error);
+    status = set_up_root(comm, options, error);
     if (status == GM_OK && comm->n_ranks > 1) status = gmi_comm_connect(comm, options, error);
     if (status != GM_OK) {
-        tear_down(comm);
+        tear_down_root(comm);
         return status;
     }
     *out = comm;
@@ -171,57 +187,111 @@ bool gmi_comm_is_ours(const struct gm_comm *comm) { return comm->owner_pid == ge
 
 /* ---- the end ----------------------------------------------------------------------------------- */
 
-static bool is_drained(struct gm_comm *comm)
+static bool is_drained(struct gm_comm *root)
 {
-    pthread_mutex_lock(&comm->lock);
-    bool drained = gmi_control_is_drained(&comm->control);
-    pthread_mutex_unlock(&comm->lock);
+    pthread_mutex_lock(&root->lock);
+    bool drained = gmi_control_is_drained(&root->control);
+    pthread_mutex_unlock(&root->lock);
     return drained;
+}
+
+static void finish_links(struct gm_comm *comm)
+{
+    for (int lane = 0; lane < GMI_LANES; lane++) {
+        for (int k = 0; comm->lines[lane] != NULL && k < comm->n_ranks; k++) {
+            struct gmi_link *link = comm->lines[lane][k].port->link;
+            if (link != NULL) gmi_link_finish(link);
+        }
+    }
 }
 
 /* Our goodbye must arrive before the ends of our connections: whoever sees those first would call us lost.
  * So we wait until the others, who answer a goodbye by closing, have read it. */
-static void say_goodbye(struct gm_comm *comm)
+static void say_goodbye(struct gm_comm *root)
 {
     int64_t deadline_ns = gmi_deadline_after_ms(GOODBYE_MS);
-    gmi_engine_halt(comm);
-    pthread_mutex_lock(&comm->lock);
-    gmi_control_leave(&comm->control, comm->done_seq);
-    pthread_mutex_unlock(&comm->lock);
-    gmi_service_wake(comm);
-    while (!is_drained(comm) && !gmi_deadline_passed(deadline_ns)) gmi_caller_wait(comm, deadline_ns);
-    for (int k = 0; k < comm->n_ranks; k++) {
-        if (comm->group.ports[k].link != NULL) gmi_link_finish(comm->group.ports[k].link);
-    }
+    pthread_mutex_lock(&root->lock);
+    gmi_control_leave(&root->control, root->done_seq);
+    pthread_mutex_unlock(&root->lock);
+    gmi_service_wake(root);
+    while (!is_drained(root) && !gmi_deadline_passed(deadline_ns)) gmi_caller_wait(root, deadline_ns);
+    finish_links(root);
+}
+
+/* Takes a split out of everybody's sight. */
+static void unlink_split(struct gm_comm *comm)
+{
+    struct gm_comm *root = comm->root, **at = &root->next;
+    pthread_mutex_lock(&root->roster_lock);
+    pthread_mutex_lock(&root->lock);
+    while (*at != NULL && *at != comm) at = &(*at)->next;
+    if (*at == comm) *at = comm->next;
+    gmi_lines_fini(comm);
+    pthread_mutex_unlock(&root->lock);
+    pthread_mutex_unlock(&root->roster_lock);
+    gmi_service_wake(root);
+}
+
+/* Nobody moves it any more. Of a root that splits still use only its own links end. */
+static bool is_last_user(struct gm_comm *comm)
+{
+    struct gm_comm *root = comm->root;
+    pthread_mutex_lock(&root->lock);
+    bool is_last = --root->n_users == 0;
+    if (comm == root) root->is_destroyed = true;
+    if (comm == root && !is_last) finish_links(root);
+    pthread_mutex_unlock(&root->lock);
+    return is_last;
+}
+
+/* A process forked from ours closes its copies of the descriptors and frees its memory: the others notice nothing.
+ * No lock is taken, since a thread that is not here may have held it. */
+static void forget(struct gm_comm *comm)
+{
+    struct gm_comm *root = comm->root, **at = &root->next;
+    while (*at != NULL && *at != comm) at = &(*at)->next;
+    if (*at == comm) *at = comm->next;
+    root->has_service = false;
+    if (comm != root) gmi_comm_tear_down(comm);
+    if (--root->n_users == 0) tear_down_root(root);
 }
 
 void gm_comm_destroy(gm_comm *comm)
 {
     if (comm == NULL) return;
-    /* A forked child closes its copies of the descriptors and frees its memory: the others notice nothing. */
-    if (!gmi_comm_is_ours(comm)) comm->has_service = false;
-    else if (comm->n_ranks > 1) say_goodbye(comm);
-    tear_down(comm);
+    struct gm_comm *root = comm->root;
+    if (!gmi_comm_is_ours(comm)) {
+        forget(comm);
+        return;
+    }
+    for (int lane = 0; lane < GMI_LANES; lane++) gmi_engine_halt(&comm->engines[lane]);
+    if (comm != root) unlink_split(comm);
+    bool is_last = is_last_user(comm);
+    if (comm != root) gmi_comm_tear_down(comm);
+    if (!is_last) return;
+    if (root->n_ranks > 1) say_goodbye(root);
+    tear_down_root(root);
 }
 
 gm_status gm_comm_abort(gm_comm *comm, const char *reason)
 {
     if (comm == NULL || reason == NULL) return GM_ERR_ARG;
     if (!gmi_comm_is_ours(comm)) return GM_ERR_STATE;
-    struct gmi_failure failure = { .status = GM_ERR_ABORTED, .culprit = comm->rank, .reporter = comm->rank };
-    snprintf(failure.cause, sizeof failure.cause, "rank %d aborted: %.250s", comm->rank, reason);
+    struct gm_comm    *root = comm->root;
+    struct gmi_failure failure = { .status = GM_ERR_ABORTED, .culprit = root->rank, .reporter = root->rank };
+    snprintf(failure.cause, sizeof failure.cause, "rank %d aborted: %.250s", root->rank, reason);
     gmi_failure_make_one_line(&failure);
-    if (comm->n_ranks > 1) {
+    if (root->n_ranks > 1) {
         gmi_comm_fail(comm, &failure);
         return GM_OK;
     }
-    pthread_mutex_lock(&comm->lock);
-    if (!comm->control.has_failure) {
-        comm->control.failure = failure;
-        comm->control.has_failure = true;
-        atomic_store(&comm->is_alarmed, true);
+    pthread_mutex_lock(&root->lock);
+    if (!root->control.has_failure) {
+        root->control.failure = failure;
+        root->control.has_failure = true;
+        for (struct gm_comm *each = root; each != NULL; each = each->next) atomic_store(&each->is_alarmed, true);
     }
-    pthread_mutex_unlock(&comm->lock);
+    pthread_mutex_unlock(&root->lock);
     return GM_OK;
 }
 
@@ -235,7 +305,7 @@ const gm_error *gm_comm_error(const gm_comm *comm) { return &comm->error; }
 gm_status gm_comm_traffic(const gm_comm *comm, gm_collective which, gm_traffic *traffic)
 {
     if (comm == NULL || traffic == NULL || (unsigned)which > GM_COLLECTIVE_END) return GM_ERR_ARG;
-    pthread_mutex_t *lock = (pthread_mutex_t *)&comm->lock;
+    pthread_mutex_t *lock = &comm->root->lock;
     pthread_mutex_lock(lock);
     *traffic = comm->traffic[which];
     pthread_mutex_unlock(lock);
@@ -254,15 +324,23 @@ static gm_status kernel_counts(struct gmi_link *link, int64_t deadline_ns, uint6
     }
 }
 
+static bool is_busy(const gm_comm *comm)
+{
+    bool is_busy_now = atomic_load(&comm->is_in_call);
+    for (int lane = 0; lane < GMI_LANES; lane++) is_busy_now |= atomic_load(&comm->engines[lane].n_unfinished) > 0;
+    return is_busy_now;
+}
+
 gm_status gm_comm_kernel_traffic(const gm_comm *comm, uint64_t *sent_bytes, uint64_t *recv_bytes)
 {
     if (comm == NULL || sent_bytes == NULL || recv_bytes == NULL) return GM_ERR_ARG;
-    if (atomic_load(&comm->is_in_call) || atomic_load(&comm->engine.n_unfinished) > 0) return GM_ERR_STATE;
+    if (is_busy(comm)) return GM_ERR_STATE;
     int64_t deadline_ns = gmi_deadline_after_ms(ACKNOWLEDGE_MS);
     *sent_bytes = *recv_bytes = 0;
-    for (int k = 0; comm->n_ranks > 1 && k < comm->n_ranks; k++) {
-        uint64_t         sent, recv;
-        struct gmi_link *link = comm->group.ports[k].link;
+    for (int k = 0; k < GMI_LANES * comm->n_ranks; k++) {
+        uint64_t               sent, recv;
+        const struct gmi_line *lines = comm->lines[k / comm->n_ranks];
+        struct gmi_link       *link = lines != NULL ? lines[k % comm->n_ranks].port->link : NULL;
         if (link == NULL) continue;
         gm_status status = kernel_counts(link, deadline_ns, &sent, &recv);
         if (status != GM_OK) return status;
@@ -271,6 +349,11 @@ gm_status gm_comm_kernel_traffic(const gm_comm *comm, uint64_t *sent_bytes, uint
     }
     return GM_OK;
 }
+
+static int change_limit(atomic_int *limit_ms, int to_ms) { return to_ms < 0 ? -1 : atomic_exchange(limit_ms, to_ms); }
+
+int gm_comm_set_stall_limit(gm_comm *comm, int limit_ms) { return comm == NULL ? -1 : change_limit(&comm->stall_limit_ms, limit_ms); }
+int gm_comm_set_call_limit(gm_comm *comm, int limit_ms) { return comm == NULL ? -1 : change_limit(&comm->call_limit_ms, limit_ms); }
 
 static gm_status formula(const gm_comm *comm, struct gmi_request *request, uint64_t *sent_bytes)
 {

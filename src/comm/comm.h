@@ -31,13 +31,33 @@ enum { GMI_NAME_BYTES = 32, GMI_MAX_RANKS = 65536 };
 
 struct gmi_share;
 
+/* The way to one peer on one lane: a port, and what is done to connect it. Under the root's lock, but for is_seen. */
+struct gmi_line {
+    struct gm_comm   *comm;
+    enum gmi_lane     lane;
+    int               peer;
+    struct gmi_port  *port;
+    struct gmi_call  *call;    /* we are calling the peer; else NULL */
+    struct gmi_share *share;   /* memory is being passed over a new connection; else NULL */
+    bool              is_seen; /* that it is connected, by the caller's thread */
+};
+
 struct gm_comm {
+    /* A split has no thread and no control connections of its own: it uses those of the communicator from which it
+     * was made in the end. What is marked (root) is used there only. A split's failure is the failure of all. */
+    struct gm_comm *root;         /* itself, if it was not made by a split */
+    struct gm_comm *next;         /* the other communicators of this root; under both of its locks */
+    int            *world_ranks;  /* of a split: its ranks' numbers in the root; else NULL: the same */
+    int             n_users;      /* (root) itself, until it is destroyed, and its splits; under the lock */
+    bool            is_destroyed; /* (root) only the splits need it still */
+
     /* Fixed at creation. */
     int                         rank, n_ranks;
     uint32_t                    group_id;
     char                        job_id[GMI_JOB_ID_BYTES], group_name[GMI_NAME_BYTES], algorithm[GMI_NAME_BYTES];
     const struct gmi_transport *transport;
-    int                         stall_limit_ms;
+    atomic_int                  stall_limit_ms; /* the caller may change them */
+    atomic_int                  call_limit_ms;
     const struct gmi_wire      *wire; /* how f32 sums travel; NULL: as they are */
     struct gmi_log              log;
     char                       *fingerprint;
@@ -45,20 +65,21 @@ struct gm_comm {
     int64_t                     try_ns; /* how long a collective tries before it sleeps; 0: not at all */
 
     /* The caller's thread only. */
-    struct gmi_group  group; /* its ports' links are set under the lock */
+    struct gmi_group  groups[GMI_LANES]; /* their ports' links are set under the lock */
     uint64_t          seq;   /* of the last collective that was started */
     gm_error          error;
     struct gmi_store  store;    /* holds our claim on the rank */
-    bool             *has_link; /* by rank: seen by this thread */
     struct gmi_user_op user_ops[GM_REDOP_USER_END - GM_REDOP_USER]; /* fn is NULL: free */
 
-    struct gmi_engine engine; /* what moves collectives */
+    struct gmi_line  *lines[GMI_LANES];   /* by rank; those of messages are made when first needed: NULL */
+    struct gmi_engine engines[GMI_LANES]; /* what moves collectives, and messages */
 
     atomic_bool is_in_call; /* some thread is inside a collective */
     atomic_bool is_alarmed; /* there has been a failure or a goodbye: look under the lock */
 
-    /* Under the lock. */
-    pthread_mutex_t          lock;
+    /* Under the root's lock. */
+    pthread_mutex_t          lock; /* (root) */
+    pthread_mutex_t          roster_lock; /* (root) held while the service thread moves the engines; taken before `lock` */
     struct gmi_control       control;
     gm_traffic               traffic[GM_COLLECTIVE_END + 1];
     uint64_t                 done_seq; /* of the last collective that succeeded */
@@ -71,10 +92,7 @@ struct gm_comm {
     int                      caller_wake_fd; /* something changed; drained by gmi_caller_wait */
     int                      alarm_fd;       /* readable for good once there is a failure; for a while
                                                 after a goodbye */
-    struct gmi_call        **calls; /* by rank: those that we are calling for a data link; else NULL */
-    int                      n_calls;
-    struct gmi_share       **shares; /* by rank: connections over which memory is being passed; else NULL */
-    int                      n_shares;
+    int                      n_calls, n_shares; /* (root) of all its lines */
     bool                     has_said_not_shared;
     bool                     is_stopping;
     bool                     has_service;
@@ -85,15 +103,13 @@ struct gm_comm {
 gm_status gmi_service_start(struct gm_comm *comm, gm_error *error);
 void      gmi_service_stop(struct gm_comm *comm);
 void      gmi_service_wake(struct gm_comm *comm);
-/* Asks for a data link to `peer`, unless there is one or it is on its way. Of two ranks the higher calls
- * the lower, who waits. With the lock held; wake the service thread then. */
-void gmi_service_want_link(struct gm_comm *comm, int peer);
-/* The control's call_back. */
-void gmi_service_call_back(void *comm, int peer);
-/* Why a wanted link is not there yet, a clause. With the lock held. */
-void gmi_service_link_trouble(const struct gm_comm *comm, int peer, char *text, size_t text_bytes);
 /* Our hello on a channel. */
 struct gmi_hello gmi_comm_hello(const struct gm_comm *comm, enum gmi_channel channel, int target);
+/* The communicator of this root with this number; NULL: none (yet). With the lock held. */
+struct gm_comm *gmi_comm_find(struct gm_comm *root, uint32_t group_id);
+/* The event descriptors of a communicator. */
+gm_status gmi_caller_start(struct gm_comm *comm, gm_error *error);
+void      gmi_caller_stop(struct gm_comm *comm);
 /* Starts accepting connections from other ranks. With the lock held. */
 gm_status gmi_service_listen(struct gm_comm *comm, const struct gmi_address *address, gm_error *error);
 /* Wakes the caller's thread out of any wait. Any thread. */
@@ -105,14 +121,35 @@ void gmi_alarm_quiet(struct gm_comm *comm);
 /* The control's notify: alarms and wakes the caller's thread. */
 void gmi_service_notify(void *comm);
 
+/* ---- lines.c: from wanting a link to a connection -------------------------------------------------- */
+/* The lines of a lane, made now if there are none. NULL: no memory. With the lock held. */
+struct gmi_line *gmi_comm_lines(struct gm_comm *comm, enum gmi_lane lane);
+/* Asks for a link, unless there is one or it is on its way. Of two ranks the higher calls the lower, who waits.
+ * With the lock held; wake the service thread then. */
+void gmi_line_want(struct gmi_line *line);
+/* The control's call_back: the world rank `peer` waits for our call. */
+void gmi_line_call_back(void *root, int peer, uint32_t group_id, int lane);
+/* Why a wanted link is not there yet, a clause. With the lock held. */
+void gmi_line_trouble(const struct gmi_line *line, char *text, size_t text_bytes);
+/* May a rank connect to us on this channel (see gmi_judge_fn), and here it is. With the lock held. */
+gm_status gmi_line_judge(struct gm_comm *root, const struct gmi_hello *peer, char *why, size_t why_bytes);
+void      gmi_line_admit(struct gm_comm *root, int fd, const struct gmi_handshake *finished);
+/* For the service thread, with the lock held. */
+void    gmi_lines_step(struct gm_comm *root);
+void    gmi_lines_watch(struct gm_comm *root, struct gmi_poller *poller);
+int64_t gmi_lines_next_ns(struct gm_comm *root);
+/* Ends what is under way and closes all links of a communicator. */
+void    gmi_lines_fini(struct gm_comm *comm);
+
 /* ---- share.c: from connections to links ----------------------------------------------------------- */
-/* A connection on the data channel whose handshake took so many bytes, from either side; takes it over. Now or
- * later it becomes the port's link. All of these with the lock held. */
-void    gmi_share_connected(struct gm_comm *comm, int rank, int fd, bool is_caller, uint64_t sent_bytes, uint64_t recv_bytes);
-void    gmi_share_step(struct gm_comm *comm);
-void    gmi_share_watch(const struct gm_comm *comm, struct gmi_poller *poller);
-int64_t gmi_share_next_ns(const struct gm_comm *comm);
-void    gmi_share_end_all(struct gm_comm *comm);
+/* A connection whose handshake took so many bytes, from either side; takes it over. Now or later it becomes the
+ * port's link. All of these with the lock held. */
+void gmi_share_connected(struct gmi_line *line, int fd, bool is_caller, uint64_t sent_bytes, uint64_t recv_bytes);
+void gmi_share_end(struct gmi_line *line); /* also if there is none */
+/* While line->share is not NULL: */
+void    gmi_share_step(struct gmi_line *line);
+void    gmi_share_watch(const struct gmi_line *line, struct gmi_poller *poller);
+int64_t gmi_share_next_ns(const struct gmi_line *line);
 
 /* ---- create.c: from options to connected links -------------------------------------------------- */
 gm_status gmi_comm_connect(struct gm_comm *comm, const gm_comm_options *options, gm_error *error);
@@ -120,8 +157,18 @@ gm_status gmi_comm_connect(struct gm_comm *comm, const gm_comm_options *options,
 /* ---- comm.c -------------------------------------------------------------------------------------- */
 /* Is this the process that created it? A forked child shares the sockets, and must not touch them. */
 bool gmi_comm_is_ours(const struct gm_comm *comm);
+/* What a new communicator needs and tear_down frees, besides what is the root's. */
+gm_status gmi_comm_set_up(struct gm_comm *comm, int rank, int n_ranks, gm_error *error);
+void      gmi_comm_tear_down(struct gm_comm *comm);
 
-/* ---- links.c: data links beyond the ring --------------------------------------------------------- */
+/* The number of one of its ranks in the root: that is what others are told, and what errors show. */
+static inline int gmi_world_rank(const struct gm_comm *comm, int rank)
+{
+    return comm->world_ranks != NULL && rank >= 0 ? comm->world_ranks[rank] : rank;
+}
+static inline int gmi_line_peer(const struct gmi_line *line) { return gmi_world_rank(line->comm, line->peer); }
+
+/* ---- links.c: waiting for links --------------------------------------------------------- */
 /* Waits until the links that an algorithm needs are there. The failures of a collective. */
 gm_status gmi_comm_need_links(struct gm_comm *comm, const struct gmi_algo *algo, const struct gmi_request *request);
 

@@ -18,6 +18,7 @@ gm_status gmi_control_init(struct gmi_control *c, int rank, int n_ranks, const c
     c->members = gmi_alloc((size_t)n_ranks, sizeof *c->members);
     if (c->members == NULL) return GM_ERR_NOMEM;
     for (int k = 0; k < n_ranks; k++) c->members[k].courier.fd = -1;
+    if (rank == 0 && gmi_waits_init(&c->waits, n_ranks) != GM_OK) return GM_ERR_NOMEM;
     c->next_missing_ns = gmi_deadline_after_ms(MISSING_EVERY_MS);
     return GM_OK;
 }
@@ -27,6 +28,7 @@ void gmi_control_fini(struct gmi_control *c)
     for (int k = 0; c->members != NULL && k < c->n_ranks; k++) gmi_courier_fini(&c->members[k].courier);
     gmi_free(c->members);
     c->members = NULL;
+    gmi_waits_fini(&c->waits);
 }
 
 static bool is_hub(const struct gmi_control *c) { return c->rank == 0; }
@@ -361,56 +363,81 @@ static void hear_goodbye(struct gmi_control *c, int from, struct gmi_reader *r)
     if (is_hub(c)) send_goodbye(c, from, rank, seq);
 }
 
+/* Who asks whom to call, for which lane of which communicator. */
+struct call_back {
+    int      asker, caller;
+    uint32_t group_id;
+    int      lane;
+};
+
 /* Rank 0 passes it on; everybody else has only rank 0 to send to. */
-static void send_call_back(struct gmi_control *c, int asker, int caller)
+static void send_call_back(struct gmi_control *c, const struct call_back *k)
 {
     struct gmi_buffer body = { 0 };
-    gmi_buffer_put_u32(&body, (uint32_t)asker);
-    gmi_buffer_put_u32(&body, (uint32_t)caller);
-    gmi_courier_send(&c->members[is_hub(c) ? caller : 0].courier, GMI_CALL_BACK, &body);
+    gmi_buffer_put_u32(&body, (uint32_t)k->asker);
+    gmi_buffer_put_u32(&body, (uint32_t)k->caller);
+    gmi_buffer_put_u32(&body, k->group_id);
+    gmi_buffer_put_u32(&body, (uint32_t)k->lane);
+    gmi_courier_send(&c->members[is_hub(c) ? k->caller : 0].courier, GMI_CALL_BACK, &body);
     gmi_buffer_fini(&body);
 }
 
-void gmi_control_ask_to_call(struct gmi_control *c, int peer) { send_call_back(c, c->rank, peer); }
+void gmi_control_ask_to_call(struct gmi_control *c, int peer, uint32_t group_id, int lane)
+{
+    struct call_back k = { .asker = c->rank, .caller = peer, .group_id = group_id, .lane = lane };
+    send_call_back(c, &k);
+}
 
 static void hear_call_back(struct gmi_control *c, int from, struct gmi_reader *r)
 {
-    int asker = (int)gmi_reader_u32(r), caller = (int)gmi_reader_u32(r);
-    if (r->is_short || asker < 0 || caller <= asker || caller >= c->n_ranks || (is_hub(c) && asker != from)) {
+    struct call_back k;
+    k.asker = (int)gmi_reader_u32(r);
+    k.caller = (int)gmi_reader_u32(r);
+    k.group_id = gmi_reader_u32(r);
+    k.lane = (int)gmi_reader_u32(r);
+    if (r->is_short || k.asker < 0 || k.caller <= k.asker || k.caller >= c->n_ranks || k.lane < 0 ||
+        k.lane >= c->n_lanes || (is_hub(c) && k.asker != from)) {
         bad_message(c, from);
-    } else if (caller == c->rank) {
-        c->call_back(c->notify_user, asker);
+    } else if (k.caller == c->rank) {
+        c->call_back(c->notify_user, k.asker, k.group_id, k.lane);
     } else if (is_hub(c)) {
-        send_call_back(c, asker, caller);
+        send_call_back(c, &k);
     }
 }
 
+/* ---- waiting ----------------------------------------------------------------------------------- */
+
 /* Rank 0: compares with the others that wait in the same call. */
-static void note_waiting(struct gmi_control *c, int rank, const struct gmi_descriptor *call, int peer, bool has_entered)
+static void note_waiting(struct gmi_control *c, const struct gmi_descriptor *call, int peer, bool has_entered)
 {
-    c->members[rank].has_waited = true;
-    c->members[rank].waited_in = *call;
-    c->members[rank].waited_for = peer;
-    c->members[rank].has_other_entered = has_entered;
-    for (int k = 0; k < c->n_ranks; k++) {
-        const struct gmi_member *m = &c->members[k];
-        if (!m->has_waited || m->waited_in.seq != call->seq || gmi_descriptor_same(&m->waited_in, call)) continue;
-        struct gmi_failure f = gmi_failure_of_mismatch(c->rank, call, &m->waited_in);
-        fail_from(c, &f, -1);
-        return;
-    }
+    const struct gmi_wait *other = gmi_waits_note(&c->waits, call, peer, has_entered);
+    if (other == NULL) return;
+    struct gmi_failure f = gmi_failure_of_mismatch(c->rank, call, &other->call);
+    fail_from(c, &f, -1);
+}
+
+static void put_descriptor(struct gmi_buffer *body, const struct gmi_descriptor *call)
+{
+    uint8_t wire[GMI_DESCRIPTOR_BYTES];
+    gmi_descriptor_encode(call, wire);
+    gmi_buffer_append(body, wire, sizeof wire);
+}
+
+/* The call of the rank that sent this; false: bad bytes. */
+static bool take_descriptor(struct gmi_reader *r, int from, struct gmi_descriptor *call)
+{
+    const uint8_t *wire = gmi_reader_take(r, GMI_DESCRIPTOR_BYTES);
+    return wire != NULL && gmi_descriptor_decode(call, wire) && call->rank == from;
 }
 
 void gmi_control_tell_waiting(struct gmi_control *c, const struct gmi_descriptor *call, int peer, bool has_entered)
 {
     if (is_hub(c)) {
-        note_waiting(c, c->rank, call, peer, has_entered);
+        note_waiting(c, call, peer, has_entered);
         return;
     }
-    uint8_t           wire[GMI_DESCRIPTOR_BYTES];
     struct gmi_buffer body = { 0 };
-    gmi_descriptor_encode(call, wire);
-    gmi_buffer_append(&body, wire, sizeof wire);
+    put_descriptor(&body, call);
     gmi_buffer_put_u32(&body, (uint32_t)peer);
     gmi_buffer_put_u32(&body, has_entered);
     gmi_courier_send(&c->members[0].courier, GMI_WAITING, &body);
@@ -420,47 +447,69 @@ void gmi_control_tell_waiting(struct gmi_control *c, const struct gmi_descriptor
 static void hear_waiting(struct gmi_control *c, int from, struct gmi_reader *r)
 {
     struct gmi_descriptor call;
-    const uint8_t        *wire = gmi_reader_take(r, GMI_DESCRIPTOR_BYTES);
-    int                   peer = (int)gmi_reader_u32(r);
-    bool                  has_entered = gmi_reader_u32(r) != 0;
-    if (r->is_short || !is_hub(c) || !gmi_descriptor_decode(&call, wire) || call.rank != from || peer < -1 ||
-        peer >= c->n_ranks) {
+    bool is_good = take_descriptor(r, from, &call);
+    int  peer = (int)gmi_reader_u32(r);
+    bool has_entered = gmi_reader_u32(r) != 0;
+    if (r->is_short || !is_hub(c) || !is_good || peer < -1 || peer >= c->n_ranks) {
         bad_message(c, from);
         return;
     }
-    note_waiting(c, from, &call, peer, has_entered);
+    note_waiting(c, &call, peer, has_entered);
 }
 
-static bool is_waiting(const struct gmi_control *c, int rank)
+/* "rank 0 in send to rank 1 (...), rank 1 in ...": the waits of a circle, or as many as there is room for. */
+static void list_waits(const struct gmi_chain *chain, char *text, size_t text_bytes)
 {
-    return c->members[rank].has_waited && c->members[rank].waited_for >= 0;
+    size_t used = 0;
+    for (int i = 0; i < chain->n_waits && i < GMI_CHAIN_SHOWN && used < text_bytes; i++) {
+        char call[96];
+        used += (size_t)snprintf(text + used, text_bytes - used, "%srank %d in %s", i > 0 ? ", " : "",
+                                 (int)chain->first[i]->call.rank,
+                                 gmi_descriptor_format(&chain->first[i]->call, call, sizeof call));
+    }
 }
 
-/* Rank 0: `rank` has waited too long. It waits for somebody, who may wait for somebody else, in this call or in an
- * earlier one that others have got through; who does not wait is to blame. (All around a circle, when a network
- * swallows bytes: then the first one it waits for.) */
-static void blame_for_stall(struct gmi_control *c, int rank, uint64_t seq, int limit_ms)
+static void explain_stall(const struct gmi_control *c, const struct gmi_chain *chain, int limit_ms, char *text, size_t text_bytes)
 {
-    if (!is_waiting(c, rank) || c->members[rank].waited_in.seq != seq) return;
-    int last = rank, hops = 0;
-    for (; hops < c->n_ranks && is_waiting(c, c->members[last].waited_for); hops++) last = c->members[last].waited_for;
-    if (hops == c->n_ranks) last = rank;
-    const struct gmi_member *m = &c->members[last];
-    struct gmi_failure       f = { .status = GM_ERR_TIMEOUT, .culprit = m->waited_for, .reporter = rank, .op_seq = seq };
-    snprintf(f.cause, sizeof f.cause, "no byte moved for %d ms while rank %d waited for rank %d (%s), which %s", limit_ms,
-             last, m->waited_for, c->members[m->waited_for].address,
-             m->has_other_entered ? "is in this call too" : "has not entered this call");
+    const struct gmi_wait *last = chain->last;
+    bool with_messages = false;
+    char waits[220];
+    for (int i = 0; i < chain->n_waits && i < GMI_CHAIN_SHOWN; i++) {
+        with_messages |= gmi_is_message((gm_collective)chain->first[i]->call.collective);
+    }
+    if (chain->is_circle && with_messages) {
+        list_waits(chain, waits, sizeof waits);
+        snprintf(text, text_bytes, "no byte moved for %d ms; ranks wait for each other: %s", limit_ms, waits);
+    } else if (gmi_is_message((gm_collective)last->call.collective)) {
+        snprintf(text, text_bytes, "no byte moved for %d ms while rank %d waited for rank %d (%s) in %s", limit_ms,
+                 (int)last->call.rank, last->peer, c->members[last->peer].address,
+                 gmi_descriptor_format(&last->call, waits, sizeof waits));
+    } else {
+        snprintf(text, text_bytes, "no byte moved for %d ms while rank %d waited for rank %d (%s), which %s", limit_ms,
+                 (int)last->call.rank, last->peer, c->members[last->peer].address,
+                 last->has_other_entered ? "is in this call too" : "has not entered this call");
+    }
+}
+
+/* Rank 0: a rank has waited too long. It waits for somebody, who may wait for somebody else; who does not wait is
+ * to blame. (All around a circle, when a network swallows bytes: then the first one it waits for.) */
+static void blame_for_stall(struct gmi_control *c, const struct gmi_descriptor *call, int limit_ms)
+{
+    struct gmi_chain chain = gmi_waits_chain(&c->waits, call);
+    if (chain.n_waits == 0) return;
+    struct gmi_failure f = { .status = GM_ERR_TIMEOUT, .culprit = chain.last->peer, .reporter = call->rank, .op_seq = call->seq };
+    explain_stall(c, &chain, limit_ms, f.cause, sizeof f.cause);
     fail_from(c, &f, -1);
 }
 
-bool gmi_control_tell_stalled(struct gmi_control *c, uint64_t seq, int limit_ms)
+bool gmi_control_tell_stalled(struct gmi_control *c, const struct gmi_descriptor *call, int limit_ms)
 {
     if (is_hub(c)) {
-        blame_for_stall(c, c->rank, seq, limit_ms);
+        blame_for_stall(c, call, limit_ms);
         return c->has_failure;
     }
     struct gmi_buffer body = { 0 };
-    gmi_buffer_put_u64(&body, seq);
+    put_descriptor(&body, call);
     gmi_buffer_put_u32(&body, (uint32_t)limit_ms);
     gmi_courier_send(&c->members[0].courier, GMI_STALLED, &body);
     gmi_buffer_fini(&body);
@@ -469,12 +518,13 @@ bool gmi_control_tell_stalled(struct gmi_control *c, uint64_t seq, int limit_ms)
 
 static void hear_stalled(struct gmi_control *c, int from, struct gmi_reader *r)
 {
-    uint64_t seq = gmi_reader_u64(r);
-    int      limit_ms = (int)gmi_reader_u32(r);
-    if (r->is_short || !is_hub(c)) {
+    struct gmi_descriptor call;
+    bool is_good = take_descriptor(r, from, &call);
+    int  limit_ms = (int)gmi_reader_u32(r);
+    if (r->is_short || !is_hub(c) || !is_good) {
         bad_message(c, from);
     } else {
-        blame_for_stall(c, from, seq, limit_ms);
+        blame_for_stall(c, &call, limit_ms);
     }
 }
 

@@ -26,6 +26,7 @@
 #include "base/log.h"
 #include "comm/courier.h"
 #include "comm/failure.h"
+#include "comm/waits.h"
 #include "net/address.h"
 #include "rendezvous/hello.h"
 
@@ -43,10 +44,6 @@ struct gmi_member {
     bool               has_joined;
     bool               has_left;        /* said goodbye ... */
     uint64_t           left_after_seq;  /* ... after so many collectives */
-    bool               has_waited;      /* rank 0: for a while, in this call, for this rank: */
-    struct gmi_descriptor waited_in;
-    int                waited_for;      /* -1: nobody in particular */
-    bool               has_other_entered; /* and that one has sent it the same descriptor */
     char               address[GMI_ADDRESS_TEXT_BYTES]; /* where it listens */
     uint64_t           host_id; /* net/host.h; our own is set before joining, the others' are known when READY */
     enum gmi_sharing   sharing;
@@ -73,8 +70,10 @@ struct gmi_control {
     /* Called when phase, failure or goodbyes change. */
     void (*notify)(void *user);
     void *notify_user;
-    /* Called when the lower rank `peer` asks to be called. */
-    void (*call_back)(void *notify_user, int peer);
+    /* Called when the lower rank `peer` asks to be called, for a lane (one of n_lanes) of a communicator. */
+    void (*call_back)(void *notify_user, int peer, uint32_t group_id, int lane);
+    int              n_lanes;
+    struct gmi_waits waits; /* rank 0 */
 };
 
 gm_status gmi_control_init(struct gmi_control *c, int rank, int n_ranks, const char *fingerprint,
@@ -98,17 +97,17 @@ void gmi_control_leave(struct gmi_control *c, uint64_t seq);
 /* Has everybody else closed his end, so that nothing of ours can be lost? */
 bool gmi_control_is_drained(const struct gmi_control *c);
 
-/* Asks a higher rank to call us on the data channel. */
-void gmi_control_ask_to_call(struct gmi_control *c, int peer);
+/* Asks a higher rank to call us, for a lane of a communicator. */
+void gmi_control_ask_to_call(struct gmi_control *c, int peer, uint32_t group_id, int lane);
 
 /* Tells rank 0 that we have waited for a while in this call, for `peer` (-1: nobody), which has entered it or not.
  * Two ranks that wait in calls of one number that differ would wait for ever; mostly they find out by the
  * descriptors on their links, but the algorithms of the two calls may have no link in common. */
 void gmi_control_tell_waiting(struct gmi_control *c, const struct gmi_descriptor *call, int peer, bool has_entered);
 
-/* The stall limit has passed in our call `seq`. Rank 0, which knows who waits for whom, fails everybody with the
+/* The stall limit has passed in our call. Rank 0, which knows who waits for whom, fails everybody with the
  * rank at the end of the chain. False: it is gone, nobody will. */
-bool gmi_control_tell_stalled(struct gmi_control *c, uint64_t seq, int limit_ms);
+bool gmi_control_tell_stalled(struct gmi_control *c, const struct gmi_descriptor *call, int limit_ms);
 
 /* A rank that has left and so can never take part in collective `seq`; -1: none. */
 int gmi_control_absentee(const struct gmi_control *c, uint64_t seq);

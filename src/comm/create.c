@@ -286,8 +286,9 @@ static gm_status wait_for_neighbour(struct creation *k, int peer)
         if (status != GM_OK) return status;
         char reason[256];
         pthread_mutex_lock(&k->comm->lock);
-        bool is_here = k->comm->group.ports[peer].link != NULL;
-        gmi_service_link_trouble(k->comm, peer, reason, sizeof reason);
+        const struct gmi_line *line = &k->comm->lines[GMI_LANE_DATA][peer];
+        bool                   is_here = line->port->link != NULL;
+        gmi_line_trouble(line, reason, sizeof reason);
         pthread_mutex_unlock(&k->comm->lock);
         if (is_here) return GM_OK;
         if (gmi_deadline_passed(k->deadline_ns)) {
@@ -307,7 +308,7 @@ static gm_status connect_ring(struct creation *k)
     int neighbours[2] = { (rank + n - 1) % n, (rank + 1) % n };
     int n_neighbours = n == 2 ? 1 : 2;
     pthread_mutex_lock(&k->comm->lock);
-    for (int i = 0; i < n_neighbours; i++) gmi_service_want_link(k->comm, neighbours[i]);
+    for (int i = 0; i < n_neighbours; i++) gmi_line_want(&k->comm->lines[GMI_LANE_DATA][neighbours[i]]);
     pthread_mutex_unlock(&k->comm->lock);
     gmi_service_wake(k->comm);
     for (int i = 0; i < n_neighbours; i++) {

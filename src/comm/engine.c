@@ -7,6 +7,7 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "coll/message.h"
 #include "comm/comm.h"
 
 enum {
@@ -21,152 +22,178 @@ enum {
 
 /* ---- failures, as they strike the collective that runs ------------------------------------------- */
 
-static const char *address_of(const struct gm_comm *comm, int rank)
+/* All that is told of ranks are their numbers in the root. */
+static int own_rank(const struct gmi_engine *e) { return e->comm->root->rank; }
+static int world_rank(const struct gmi_engine *e, int peer) { return gmi_world_rank(e->comm, peer); }
+
+static const char *address_of(const struct gmi_engine *e, int rank)
 {
-    return comm->control.members[rank].address; /* fixed since creation */
+    return rank >= 0 ? e->comm->root->control.members[rank].address : ""; /* fixed since creation */
 }
 
-static struct gmi_failure failure_of(const struct gm_comm *comm, gm_status status, int culprit)
+static struct gmi_failure failure_of(const struct gmi_engine *e, gm_status status, int culprit)
 {
-    return (struct gmi_failure){ .status = status, .culprit = culprit, .reporter = comm->rank,
-                                 .op_seq = comm->engine.op.call.seq };
+    return (struct gmi_failure){ .status = status, .culprit = culprit, .reporter = own_rank(e),
+                                 .op_seq = e->op.call.seq };
 }
 
-static gm_status report(struct gm_comm *comm)
+static gm_status report(struct gmi_engine *e)
 {
-    return gmi_comm_report_failure(comm, &comm->engine.op, &comm->engine.running->error);
+    return gmi_comm_report_failure(e->comm, &e->op, &e->running->error);
 }
 
-static gm_status fail_and_report(struct gm_comm *comm, const struct gmi_failure *failure)
+static gm_status fail_and_report(struct gmi_engine *e, const struct gmi_failure *failure)
 {
-    gmi_comm_fail(comm, failure);
-    return report(comm);
+    gmi_comm_fail(e->comm, failure);
+    return report(e);
 }
 
 /* A failure somewhere, or somebody who has left and can never take part in this call. */
-static gm_status look_at_alarm(struct gm_comm *comm)
+static gm_status look_at_alarm(struct gmi_engine *e)
 {
     struct gmi_failure failure;
-    if (gmi_comm_has_failed(comm, &failure)) return report(comm);
-    pthread_mutex_lock(&comm->lock);
-    int      absentee = gmi_control_absentee(&comm->control, comm->engine.op.call.seq);
-    uint64_t left_after = absentee >= 0 ? comm->control.members[absentee].left_after_seq : 0;
-    gmi_alarm_quiet(comm);
-    pthread_mutex_unlock(&comm->lock);
+    if (gmi_comm_has_failed(e->comm, &failure)) return report(e);
+    struct gm_comm *root = e->comm->root;
+    /* Calls are counted in goodbyes of the root's collectives only; others see the end of a link. */
+    bool is_counted = e->comm == root && e->lane == GMI_LANE_DATA;
+    pthread_mutex_lock(&root->lock);
+    int      absentee = is_counted ? gmi_control_absentee(&root->control, e->op.call.seq) : -1;
+    uint64_t left_after = absentee >= 0 ? root->control.members[absentee].left_after_seq : 0;
+    gmi_alarm_quiet(e->comm);
+    pthread_mutex_unlock(&root->lock);
     if (absentee < 0) return GM_OK;
-    failure = failure_of(comm, GM_ERR_PEER_LOST, absentee);
+    failure = failure_of(e, GM_ERR_PEER_LOST, absentee);
     snprintf(failure.cause, sizeof failure.cause,
              "rank %d (%s) has left the communicator after call #%llu, so this call can never complete", absentee,
-             address_of(comm, absentee), (unsigned long long)left_after);
-    return fail_and_report(comm, &failure);
+             address_of(e, absentee), (unsigned long long)left_after);
+    return fail_and_report(e, &failure);
 }
 
 /* The link to a peer broke, and nothing else has come to light since. */
-static gm_status blame_peer(struct gm_comm *comm)
+static gm_status blame_peer(struct gmi_engine *e)
 {
-    const struct gmi_trouble *t = &comm->engine.op.trouble;
-    struct gmi_failure        failure = failure_of(comm, GM_ERR_PEER_LOST, t->peer);
+    const struct gmi_trouble *t = &e->op.trouble;
+    int                       peer = world_rank(e, t->peer);
+    struct gmi_failure        failure = failure_of(e, GM_ERR_PEER_LOST, peer);
     failure.sys_errno = t->sys_errno;
-    snprintf(failure.cause, sizeof failure.cause, "rank %d (%s) %s with rank %d (%s)", t->peer, address_of(comm, t->peer),
-             t->what, comm->rank, t->sys_errno ? strerror(t->sys_errno) : "end of file");
-    return fail_and_report(comm, &failure);
+    pthread_mutex_lock(&e->comm->root->lock);
+    bool has_left = e->comm->root->control.members[peer].has_left;
+    pthread_mutex_unlock(&e->comm->root->lock);
+    if (has_left) {
+        snprintf(failure.cause, sizeof failure.cause, "rank %d (%s) has left, so this call can never complete", peer,
+                 address_of(e, peer));
+    } else {
+        snprintf(failure.cause, sizeof failure.cause, "rank %d (%s) %s with rank %d (%s)", peer, address_of(e, peer),
+                 t->what, own_rank(e), t->sys_errno ? strerror(t->sys_errno) : "end of file");
+    }
+    return fail_and_report(e, &failure);
 }
 
-static gm_status mismatched(struct gm_comm *comm)
+static gm_status mismatched(struct gmi_engine *e)
 {
-    struct gmi_engine    *e = &comm->engine;
     struct gmi_descriptor theirs = e->op.trouble.theirs;
-    theirs.rank = e->op.trouble.peer;
+    theirs.rank = world_rank(e, e->op.trouble.peer);
     /* They are a call behind when ours could be finished without them, by a broadcast's root, say. */
     bool is_behind = theirs.seq == e->done_call.seq && theirs.seq != 0;
-    struct gmi_failure failure = gmi_failure_of_mismatch(comm->rank, &theirs, is_behind ? &e->done_call : &e->op.trouble.ours);
-    return fail_and_report(comm, &failure);
+    struct gmi_failure failure = gmi_failure_of_mismatch(own_rank(e), &theirs, is_behind ? &e->done_call : &e->op.trouble.ours);
+    return fail_and_report(e, &failure);
 }
 
-/* On whom the op waits; -1: nobody. Has that one sent us its descriptor of this call? */
-static int whom_we_wait_for(const struct gm_comm *comm, bool *has_entered)
+/* On whom the op waits, by its number in the root; -1: nobody. Has that one sent us its descriptor of this call? */
+static int whom_we_wait_for(const struct gmi_engine *e, bool *has_entered)
 {
-    int                    peer = gmi_op_waits_for(&comm->engine.op);
-    const struct gmi_port *port = peer >= 0 ? &comm->group.ports[peer] : NULL;
-    *has_entered = port != NULL && port->seq == comm->engine.op.call.seq && port->is_descriptor_matched;
-    return peer;
+    int                    peer = gmi_op_waits_for(&e->op);
+    const struct gmi_port *port = peer >= 0 ? &e->op.group->ports[peer] : NULL;
+    *has_entered = port != NULL && port->seq == e->op.call.seq && port->is_descriptor_matched;
+    return world_rank(e, peer);
 }
 
 /* Rank 0 hears in which call we wait and for whom (-1: for nobody any more): it finds calls that differ and have
  * no link in common, and who is to blame for a stall. */
-static void tell_waiting(struct gm_comm *comm, int peer, bool has_entered)
+static void tell_waiting(struct gmi_engine *e, int peer, bool has_entered)
 {
-    pthread_mutex_lock(&comm->lock);
-    gmi_control_tell_waiting(&comm->control, &comm->engine.op.call, peer, has_entered);
-    pthread_mutex_unlock(&comm->lock);
-    gmi_service_wake(comm);
+    pthread_mutex_lock(&e->comm->root->lock);
+    gmi_control_tell_waiting(&e->comm->root->control, &e->op.call, peer, has_entered);
+    pthread_mutex_unlock(&e->comm->root->lock);
+    gmi_service_wake(e->comm);
 }
 
 /* The peer that we wait for may itself be waiting for another one: rank 0 knows. */
-static void ask_who_is_to_blame(struct gm_comm *comm)
+static void ask_who_is_to_blame(struct gmi_engine *e)
 {
-    struct gmi_engine *e = &comm->engine;
     bool               has_entered;
-    int                peer = whom_we_wait_for(comm, &has_entered);
-    tell_waiting(comm, peer, has_entered);
-    pthread_mutex_lock(&comm->lock);
-    e->will_answer = gmi_control_tell_stalled(&comm->control, e->op.call.seq, comm->stall_limit_ms);
-    pthread_mutex_unlock(&comm->lock);
-    gmi_service_wake(comm);
+    int                peer = whom_we_wait_for(e, &has_entered);
+    tell_waiting(e, peer, has_entered);
+    pthread_mutex_lock(&e->comm->root->lock);
+    e->will_answer = gmi_control_tell_stalled(&e->comm->root->control, &e->op.call, e->comm->stall_limit_ms);
+    pthread_mutex_unlock(&e->comm->root->lock);
+    gmi_service_wake(e->comm);
     e->answer_at_ns = gmi_deadline_after_ms(e->will_answer ? ANSWER_MS : 1);
 }
 
 /* Rank 0 has not answered: then it is not only late. */
-static gm_status stalled(struct gm_comm *comm)
+static gm_status stalled(struct gmi_engine *e)
 {
-    bool               has_entered, will_answer = comm->engine.will_answer;
-    int                peer = whom_we_wait_for(comm, &has_entered);
-    struct gmi_failure failure = failure_of(comm, GM_ERR_TIMEOUT, will_answer ? 0 : peer);
+    bool               has_entered, will_answer = e->will_answer;
+    int                peer = whom_we_wait_for(e, &has_entered);
+    struct gmi_failure failure = failure_of(e, GM_ERR_TIMEOUT, will_answer ? 0 : peer);
+    const char *which = e->lane == GMI_LANE_MESSAGES ? "does not answer to this message"
+                        : has_entered ? "is in this call too" : "has not entered this call";
     snprintf(failure.cause, sizeof failure.cause, "no byte moved for %d ms while rank %d waited for rank %d (%s), which %s%s",
-             comm->stall_limit_ms, comm->rank, peer, peer >= 0 ? address_of(comm, peer) : "",
-             has_entered ? "is in this call too" : "has not entered this call",
+             e->comm->stall_limit_ms, own_rank(e), peer, address_of(e, peer), which,
              will_answer ? "; rank 0 does not answer" : "");
-    return fail_and_report(comm, &failure);
+    return fail_and_report(e, &failure);
+}
+
+/* The caller's limit for a whole call has passed. */
+static gm_status overtime(struct gmi_engine *e)
+{
+    bool has_entered;
+    gmi_op_interest(&e->op, NULL);
+    int                peer = whom_we_wait_for(e, &has_entered);
+    struct gmi_failure failure = failure_of(e, GM_ERR_TIMEOUT, peer);
+    snprintf(failure.cause, sizeof failure.cause, "this call took longer than its limit of %d ms; rank %d waited for rank %d (%s)",
+             e->comm->call_limit_ms, own_rank(e), peer, address_of(e, peer));
+    return fail_and_report(e, &failure);
 }
 
 /* The others are in this call already or will be, and must not wait for a rank that cannot follow. */
-static gm_status out_of_memory(struct gm_comm *comm, size_t need_bytes)
+static gm_status out_of_memory(struct gmi_engine *e, size_t need_bytes)
 {
-    struct gmi_failure failure = failure_of(comm, GM_ERR_NOMEM, comm->rank);
-    snprintf(failure.cause, sizeof failure.cause, "rank %d has no memory for %zu bytes of scratch", comm->rank, need_bytes);
-    return fail_and_report(comm, &failure);
+    struct gmi_failure failure = failure_of(e, GM_ERR_NOMEM, own_rank(e));
+    snprintf(failure.cause, sizeof failure.cause, "rank %d has no memory for %zu bytes of scratch", own_rank(e), need_bytes);
+    return fail_and_report(e, &failure);
 }
 
 /* ---- the machine; all of this with the engine's lock held, and none of it blocks ------------------ */
 
-static int64_t stall_deadline_ns(const struct gm_comm *comm)
+static int64_t stall_deadline_ns(const struct gmi_engine *e)
 {
-    if (comm->stall_limit_ms <= 0) return GMI_NEVER;
-    return comm->engine.still_since_ns + comm->stall_limit_ms * GMI_NS_PER_MS;
+    if (e->comm->stall_limit_ms <= 0) return GMI_NEVER;
+    return e->still_since_ns + e->comm->stall_limit_ms * GMI_NS_PER_MS;
 }
 
-static int64_t tell_deadline_ns(const struct gm_comm *comm)
+static int64_t tell_deadline_ns(const struct gmi_engine *e)
 {
     int after_ms = TELL_AFTER_MS;
-    if (comm->stall_limit_ms > 0 && comm->stall_limit_ms / 2 < after_ms) after_ms = comm->stall_limit_ms / 2;
-    return comm->engine.still_since_ns + after_ms * GMI_NS_PER_MS;
+    if (e->comm->stall_limit_ms > 0 && e->comm->stall_limit_ms / 2 < after_ms) after_ms = e->comm->stall_limit_ms / 2;
+    return e->still_since_ns + after_ms * GMI_NS_PER_MS;
 }
 
-static bool must_tell(const struct gm_comm *comm)
+static bool must_tell(const struct gmi_engine *e)
 {
-    const struct gmi_engine *e = &comm->engine;
-    return !e->is_told || e->told_peer != gmi_op_waits_for(&e->op);
+    return !e->is_told || e->told_peer != world_rank(e, gmi_op_waits_for(&e->op));
 }
 
 static int64_t earlier(int64_t a, int64_t b) { return a < b ? a : b; }
 
 /* When the machine must be looked at though no link is ready. */
-static int64_t next_ns(const struct gm_comm *comm)
+static int64_t next_ns(const struct gmi_engine *e)
 {
-    const struct gmi_engine *e = &comm->engine;
     if (e->blame_at_ns != 0) return e->blame_at_ns;
-    if (e->answer_at_ns != 0) return e->answer_at_ns;
-    return earlier(stall_deadline_ns(comm), must_tell(comm) ? tell_deadline_ns(comm) : GMI_NEVER);
+    if (e->answer_at_ns != 0) return earlier(e->answer_at_ns, e->limit_at_ns);
+    int64_t still_ns = earlier(stall_deadline_ns(e), must_tell(e) ? tell_deadline_ns(e) : GMI_NEVER);
+    return earlier(e->limit_at_ns, still_ns);
 }
 
 /* Notes on whom the op waits, and tells the poller (NULL: nobody). A broken link is not watched: it would be
@@ -176,9 +203,8 @@ static void note_interest(struct gmi_engine *e, struct gmi_poller *poller)
     if (e->blame_at_ns == 0) gmi_op_interest(&e->op, poller);
 }
 
-static gm_status grow_work(struct gm_comm *comm, size_t need_bytes)
+static gm_status grow_work(struct gmi_engine *e, size_t need_bytes)
 {
-    struct gmi_engine *e = &comm->engine;
     if (need_bytes <= e->work_bytes) return GM_OK;
     uint8_t *work = gmi_alloc(need_bytes, 1);
     if (work == NULL) return GM_ERR_NOMEM;
@@ -188,50 +214,54 @@ static gm_status grow_work(struct gm_comm *comm, size_t need_bytes)
     return GM_OK;
 }
 
-static gm_status begin(struct gm_comm *comm)
+static gm_status begin(struct gmi_engine *e)
 {
-    struct gmi_engine *e = &comm->engine;
     struct gm_work    *w = e->running;
-    size_t             need_bytes = gmi_op_work_bytes(&w->request, w->algo, comm->rank, comm->n_ranks);
-    gm_status          status = grow_work(comm, need_bytes);
-    comm->group.id = comm->group_id;
-    comm->group.epoch = comm->control.epoch;
-    e->op.group = &comm->group;
+    struct gmi_group  *group = &e->comm->groups[e->lane];
+    size_t             need_bytes = gmi_op_work_bytes(&w->request, w->algo, e->comm->rank, e->comm->n_ranks);
+    gm_status          status = grow_work(e, need_bytes);
+    int                limit_ms = atomic_load(&e->comm->call_limit_ms);
+    group->id = e->comm->group_id;
+    group->epoch = e->comm->root->control.epoch;
+    e->op.group = group;
     e->op.scratch = e->scratch;
     e->op.work = e->work;
     e->blame_at_ns = 0;
     gmi_op_set_up(&e->op, w->algo, &w->request, w->seq);
-    if (status != GM_OK) return out_of_memory(comm, need_bytes);
+    e->op.call.rank = own_rank(e);
+    e->limit_at_ns = limit_ms > 0 ? e->op.begin_ns + limit_ms * GMI_NS_PER_MS : GMI_NEVER;
+    if (status != GM_OK) return out_of_memory(e, need_bytes);
     gmi_op_begin(&e->op);
     e->still_bytes = 0;
     e->still_since_ns = e->op.begin_ns;
     e->is_told = false;
     e->answer_at_ns = 0;
-    bool is_alarmed = atomic_load_explicit(&comm->is_alarmed, memory_order_acquire);
-    return is_alarmed ? look_at_alarm(comm) : GM_OK; /* after a failure a call fails at once */
+    bool is_alarmed = atomic_load_explicit(&e->comm->is_alarmed, memory_order_acquire);
+    return is_alarmed ? look_at_alarm(e) : GM_OK; /* after a failure a call fails at once */
 }
 
 /* Moves the collective that runs. GM_OK: finished. GM_AGAIN: as far as it goes now. Else it has failed. */
-static gm_status advance(struct gm_comm *comm)
+static gm_status advance(struct gmi_engine *e)
 {
-    struct gmi_engine *e = &comm->engine;
     gm_status          status = e->blame_at_ns == 0 ? gmi_op_progress(&e->op) : GM_AGAIN;
     if (status == GM_OK) return GM_OK; /* nothing that has happened since can take that back */
-    if (atomic_load_explicit(&comm->is_alarmed, memory_order_acquire)) {
-        gm_status alarm = look_at_alarm(comm);
+    if (atomic_load_explicit(&e->comm->is_alarmed, memory_order_acquire)) {
+        gm_status alarm = look_at_alarm(e);
         if (alarm != GM_OK) return alarm;
     }
-    if (e->blame_at_ns != 0) return gmi_deadline_passed(e->blame_at_ns) ? blame_peer(comm) : GM_AGAIN;
+    if (e->blame_at_ns != 0) return gmi_deadline_passed(e->blame_at_ns) ? blame_peer(e) : GM_AGAIN;
+    if (status == GM_AGAIN && e->limit_at_ns != GMI_NEVER && gmi_deadline_passed(e->limit_at_ns)) return overtime(e);
     if (status == GM_ERR_PEER_LOST) { /* who broke it first is often known in a moment */
         e->blame_at_ns = gmi_deadline_after_ms(EARLIER_CAUSE_MS);
         return GM_AGAIN;
     }
-    if (status == GM_ERR_MISMATCH) return mismatched(comm);
+    if (status == GM_ERR_MISMATCH) return mismatched(e);
     if (status != GM_OK && status != GM_AGAIN) {
         const struct gmi_trouble *t = &e->op.trouble;
-        struct gmi_failure        failure = failure_of(comm, t->status, t->peer);
-        snprintf(failure.cause, sizeof failure.cause, "rank %d (%s) %s", t->peer, address_of(comm, t->peer), t->what);
-        return fail_and_report(comm, &failure);
+        int                       peer = world_rank(e, t->peer);
+        struct gmi_failure        failure = failure_of(e, t->status, peer);
+        snprintf(failure.cause, sizeof failure.cause, "rank %d (%s) %s", peer, address_of(e, peer), t->what);
+        return fail_and_report(e, &failure);
     }
     return status;
 }
@@ -260,59 +290,55 @@ static bool is_pooled(const struct gmi_engine *e, const struct gm_work *w)
     return w >= e->pool && w < e->pool + GMI_MAX_WORKS;
 }
 
-static void complete(struct gm_comm *comm, gm_status status)
+static void complete(struct gmi_engine *e, gm_status status)
 {
-    struct gmi_engine *e = &comm->engine;
     struct gm_work    *w = e->running;
-    if (e->is_told) tell_waiting(comm, -1, false);
+    if (e->is_told) tell_waiting(e, -1, false);
     e->running = NULL;
     e->op.traffic.elapsed_ns = gmi_now_ns() - e->op.begin_ns;
-    pthread_mutex_lock(&comm->lock);
-    add_traffic(&comm->traffic[e->op.call.collective], &e->op.traffic);
-    add_traffic(&comm->traffic[GM_COLLECTIVE_END], &e->op.traffic);
+    pthread_mutex_lock(&e->comm->root->lock);
+    add_traffic(&e->comm->traffic[e->op.call.collective], &e->op.traffic);
+    add_traffic(&e->comm->traffic[GM_COLLECTIVE_END], &e->op.traffic);
     if (status == GM_OK) {
-        comm->done_seq = w->seq;
+        if (e->lane == GMI_LANE_DATA) e->comm->done_seq = w->seq;
         e->done_call = e->op.call;
     }
     atomic_fetch_sub(&e->n_unfinished, 1);
     atomic_store_explicit(&w->status, (int)status, memory_order_release);
     if (w->is_released && is_pooled(e, w)) give_back(e, w);
-    pthread_mutex_unlock(&comm->lock);
+    pthread_mutex_unlock(&e->comm->root->lock);
 }
 
-static bool take_next(struct gm_comm *comm)
+static bool take_next(struct gmi_engine *e)
 {
-    struct gmi_engine *e = &comm->engine;
-    pthread_mutex_lock(&comm->lock);
+    pthread_mutex_lock(&e->comm->root->lock);
     struct gm_work *w = e->first;
     if (w != NULL) e->first = w->next;
     if (e->first == NULL) e->last = NULL;
-    pthread_mutex_unlock(&comm->lock);
+    pthread_mutex_unlock(&e->comm->root->lock);
     e->running = w;
     e->has_begun = false;
     return w != NULL;
 }
 
 /* Runs what is queued as far as it goes. True: something runs and waits for a link. */
-static bool advance_queue(struct gm_comm *comm, const struct gm_work *until)
+static bool advance_queue(struct gmi_engine *e, const struct gm_work *until)
 {
-    struct gmi_engine *e = &comm->engine;
-    while (e->running != NULL || take_next(comm)) {
+    while (e->running != NULL || take_next(e)) {
         struct gm_work *w = e->running;
-        gm_status       status = e->has_begun ? GM_OK : begin(comm);
+        gm_status       status = e->has_begun ? GM_OK : begin(e);
         e->has_begun = true;
-        if (status == GM_OK) status = advance(comm);
+        if (status == GM_OK) status = advance(e);
         if (status == GM_AGAIN) return true;
-        complete(comm, status);
+        complete(e, status);
         if (w == until) return false;
     }
     return false;
 }
 
-static void restart_stillness(struct gm_comm *comm, int64_t now_ns)
+static void restart_stillness(struct gmi_engine *e, int64_t now_ns)
 {
-    struct gmi_engine *e = &comm->engine;
-    if (e->is_told) tell_waiting(comm, -1, false);
+    if (e->is_told) tell_waiting(e, -1, false);
     e->still_bytes = e->op.moved_bytes;
     e->still_since_ns = now_ns;
     e->is_told = false;
@@ -321,24 +347,23 @@ static void restart_stillness(struct gm_comm *comm, int64_t now_ns)
 
 /* Before sleeping: how long has no byte moved? (Waking up without one, by a signal or a goodbye, is no
  * progress.) True: too long, and the collective that runs is done with that. */
-static bool mind_stillness(struct gm_comm *comm)
+static bool mind_stillness(struct gmi_engine *e)
 {
-    struct gmi_engine *e = &comm->engine;
     if (e->blame_at_ns != 0) return false;
     note_interest(e, NULL);
     if (e->op.moved_bytes != e->still_bytes) {
-        restart_stillness(comm, gmi_now_ns());
+        restart_stillness(e, gmi_now_ns());
     } else if (e->answer_at_ns != 0) {
         if (!gmi_deadline_passed(e->answer_at_ns)) return false;
-        complete(comm, stalled(comm));
+        complete(e, stalled(e));
         return true;
-    } else if (gmi_deadline_passed(stall_deadline_ns(comm))) {
-        ask_who_is_to_blame(comm);
-    } else if (must_tell(comm) && gmi_deadline_passed(tell_deadline_ns(comm))) {
+    } else if (gmi_deadline_passed(stall_deadline_ns(e))) {
+        ask_who_is_to_blame(e);
+    } else if (must_tell(e) && gmi_deadline_passed(tell_deadline_ns(e))) {
         bool has_entered;
-        e->told_peer = whom_we_wait_for(comm, &has_entered);
+        e->told_peer = whom_we_wait_for(e, &has_entered);
         e->is_told = true;
-        tell_waiting(comm, e->told_peer, has_entered);
+        tell_waiting(e, e->told_peer, has_entered);
     }
     return false;
 }
@@ -352,9 +377,8 @@ static bool is_done(struct gm_work *w) { return atomic_load_explicit(&w->status,
  * they do not it costs next to nothing. Somebody else's work on our core shows as a long absence that brings
  * no byte; then we sleep, since a sleeper is woken ahead of a thread that computes.
  * True: something has moved, or is to be looked at. */
-static bool keep_trying(struct gm_comm *comm, struct gm_work *w)
+static bool keep_trying(struct gmi_engine *e, struct gm_work *w)
 {
-    struct gmi_engine *e = &comm->engine;
     uint64_t           before_bytes = e->op.moved_bytes;
     int64_t            from_ns = gmi_now_ns(), now_ns = from_ns, away_ns;
     const struct gm_work *waited_on = e->running;
@@ -364,54 +388,51 @@ static bool keep_trying(struct gm_comm *comm, struct gm_work *w)
         int64_t back_ns = gmi_now_ns();
         away_ns = back_ns - now_ns;
         now_ns = back_ns;
-        has_moved = !advance_queue(comm, w) || e->running != waited_on || e->op.moved_bytes != before_bytes;
-    } while (!has_moved && away_ns < LONG_ABSENCE_US * 1000 && now_ns - from_ns < comm->try_ns);
+        has_moved = !advance_queue(e, w) || e->running != waited_on || e->op.moved_bytes != before_bytes;
+    } while (!has_moved && away_ns < LONG_ABSENCE_US * 1000 && now_ns - from_ns < e->comm->try_ns);
     if (e->running == waited_on) e->op.traffic.waiting_ns += now_ns - from_ns;
     return has_moved;
 }
 
 /* Sleeps until a link that the running collective needs is ready, an alarm, or a deadline. */
-static void sleep_for_links(struct gm_comm *comm, int64_t deadline_ns)
+static void sleep_for_links(struct gmi_engine *e, int64_t deadline_ns)
 {
-    struct gmi_engine *e = &comm->engine;
     int64_t            from_ns = gmi_now_ns();
     gmi_poller_clear(&e->poller);
-    gmi_poller_add(&e->poller, comm->alarm_fd, GMI_READABLE);
+    gmi_poller_add(&e->poller, e->comm->alarm_fd, GMI_READABLE);
     note_interest(e, &e->poller);
-    gmi_poller_wait(&e->poller, earlier(deadline_ns, next_ns(comm)));
+    gmi_poller_wait(&e->poller, earlier(deadline_ns, next_ns(e)));
     e->op.traffic.waiting_ns += gmi_now_ns() - from_ns;
 }
 
-void gmi_engine_wait(struct gm_comm *comm, struct gm_work *w, int64_t deadline_ns)
+void gmi_engine_wait(struct gmi_engine *e, struct gm_work *w, int64_t deadline_ns)
 {
-    struct gmi_engine *e = &comm->engine;
     if (is_done(w)) return;
     atomic_fetch_add(&e->n_callers_waiting, 1);
     pthread_mutex_lock(&e->lock);
-    while (!is_done(w) && advance_queue(comm, w) && !is_done(w)) {
+    while (!is_done(w) && advance_queue(e, w) && !is_done(w)) {
         if (gmi_deadline_passed(deadline_ns)) break;
-        if (comm->try_ns > 0 && keep_trying(comm, w)) continue;
-        if (!mind_stillness(comm)) sleep_for_links(comm, deadline_ns);
+        if (e->comm->try_ns > 0 && keep_trying(e, w)) continue;
+        if (!mind_stillness(e)) sleep_for_links(e, deadline_ns);
     }
     pthread_mutex_unlock(&e->lock);
     atomic_fetch_sub(&e->n_callers_waiting, 1);
-    if (atomic_load(&e->n_unfinished) > 0) gmi_service_wake(comm);
+    if (atomic_load(&e->n_unfinished) > 0) gmi_service_wake(e->comm);
 }
 
-void gmi_engine_release(struct gm_comm *comm, struct gm_work *w)
+void gmi_engine_release(struct gmi_engine *e, struct gm_work *w)
 {
-    pthread_mutex_lock(&comm->lock);
+    pthread_mutex_lock(&e->comm->root->lock);
     if (atomic_load_explicit(&w->status, memory_order_relaxed) == GM_AGAIN) {
         w->is_released = true; /* given back when it is done */
     } else {
-        give_back(&comm->engine, w);
+        give_back(e, w);
     }
-    pthread_mutex_unlock(&comm->lock);
+    pthread_mutex_unlock(&e->comm->root->lock);
 }
 
-static void append(struct gm_comm *comm, struct gm_work *w)
+static void append(struct gmi_engine *e, struct gm_work *w)
 {
-    struct gmi_engine *e = &comm->engine;
     w->next = NULL;
     if (e->last != NULL) {
         e->last->next = w;
@@ -422,30 +443,42 @@ static void append(struct gm_comm *comm, struct gm_work *w)
     atomic_fetch_add(&e->n_unfinished, 1);
 }
 
-/* Chooses the algorithm and sees to its links; may wait for these, the first time. */
-static gm_status prepare(struct gm_comm *comm, const struct gmi_request *request, struct gm_work *w)
+static const struct gmi_algo *choose(const struct gmi_engine *e, const struct gmi_request *request)
 {
-    const struct gmi_algo *algo = gmi_algo_choose(comm->algorithm, request->which, comm->n_ranks,
-                                                  gmi_request_size_for_choice(request), request->codec.needs);
+    if (e->lane == GMI_LANE_MESSAGES) return &gmi_message_algo;
+    return gmi_algo_choose(e->comm->algorithm, request->which, e->comm->n_ranks, gmi_request_size_for_choice(request),
+                           request->codec.needs);
+}
+
+/* Else there is nothing to wait for: in a world of one, or with a message to oneself. */
+static bool needs_others(const struct gmi_engine *e, const struct gmi_request *request)
+{
+    return e->lane == GMI_LANE_MESSAGES ? request->message.to != e->comm->rank : e->comm->n_ranks > 1;
+}
+
+/* Chooses the algorithm and sees to its links; may wait for these, the first time. */
+static gm_status prepare(struct gmi_engine *e, const struct gmi_request *request, struct gm_work *w)
+{
+    const struct gmi_algo *algo = choose(e, request);
     gm_status              status = GM_OK;
-    if (comm->n_ranks > 1) {
-        status = gmi_comm_need_links(comm, algo, request);
-    } else if (atomic_load(&comm->is_alarmed)) { /* a world of one can only have aborted itself */
-        status = gmi_comm_report_failure(comm, NULL, &comm->error);
+    if (needs_others(e, request)) {
+        status = gmi_comm_need_links(e->comm, algo, request);
+    } else if (atomic_load(&e->comm->is_alarmed)) { /* a world of one can only have aborted itself */
+        status = gmi_comm_report_failure(e->comm, NULL, &e->comm->error);
     }
     if (status != GM_OK) return status;
-    w->comm = comm;
+    w->comm = e->comm;
     w->request = *request;
     w->algo = algo;
-    w->seq = ++comm->seq;
+    w->seq = e->lane == GMI_LANE_DATA ? ++e->comm->seq : 0;
     w->is_released = false;
     gmi_error_clear(&w->error);
     atomic_store_explicit(&w->status, GM_AGAIN, memory_order_relaxed);
     return GM_OK;
 }
 
-/* A world of one needs no machine. */
-static void run_alone(struct gm_comm *comm, struct gm_work *w)
+/* What needs no others needs no machine. */
+static void run_alone(struct gmi_engine *e, struct gm_work *w)
 {
     const struct gmi_request *r = &w->request;
     size_t                    bytes = r->count_elems * r->codec.elem_bytes;
@@ -455,52 +488,51 @@ static void run_alone(struct gm_comm *comm, struct gm_work *w)
     } else if (!gmi_request_is_in_place(r) && bytes > 0) {
         memcpy(r->recv, r->send, bytes);
     }
-    pthread_mutex_lock(&comm->lock);
-    comm->traffic[r->which].calls++;
-    comm->traffic[GM_COLLECTIVE_END].calls++;
-    comm->done_seq = w->seq;
-    pthread_mutex_unlock(&comm->lock);
+    pthread_mutex_lock(&e->comm->root->lock);
+    e->comm->traffic[r->which].calls++;
+    e->comm->traffic[GM_COLLECTIVE_END].calls++;
+    if (e->lane == GMI_LANE_DATA) e->comm->done_seq = w->seq;
+    pthread_mutex_unlock(&e->comm->root->lock);
     atomic_store_explicit(&w->status, GM_OK, memory_order_release);
 }
 
-gm_status gmi_engine_run(struct gm_comm *comm, const struct gmi_request *request)
+gm_status gmi_engine_run(struct gmi_engine *e, const struct gmi_request *request)
 {
     struct gm_work w;
-    gm_status      status = prepare(comm, request, &w);
+    gm_status      status = prepare(e, request, &w);
     if (status != GM_OK) return status;
-    if (comm->n_ranks == 1) {
-        run_alone(comm, &w);
+    if (!needs_others(e, request)) {
+        run_alone(e, &w);
         return GM_OK;
     }
-    pthread_mutex_lock(&comm->lock);
-    append(comm, &w);
-    pthread_mutex_unlock(&comm->lock);
-    gmi_engine_wait(comm, &w, GMI_NEVER);
+    pthread_mutex_lock(&e->comm->root->lock);
+    append(e, &w);
+    pthread_mutex_unlock(&e->comm->root->lock);
+    gmi_engine_wait(e, &w, GMI_NEVER);
     status = (gm_status)atomic_load_explicit(&w.status, memory_order_acquire);
-    if (status != GM_OK) comm->error = w.error;
+    if (status != GM_OK) e->comm->error = w.error;
     return status;
 }
 
-gm_status gmi_engine_start(struct gm_comm *comm, const struct gmi_request *request, struct gm_work **work)
+gm_status gmi_engine_start(struct gmi_engine *e, const struct gmi_request *request, struct gm_work **work)
 {
-    struct gmi_engine *e = &comm->engine;
-    pthread_mutex_lock(&comm->lock);
+    pthread_mutex_lock(&e->comm->root->lock);
     struct gm_work *w = e->free_works;
     if (w != NULL) e->free_works = w->next;
-    pthread_mutex_unlock(&comm->lock);
+    pthread_mutex_unlock(&e->comm->root->lock);
     if (w == NULL) {
-        gmi_error_clear(&comm->error);
-        return gmi_error_set(&comm->error, GM_ERR_STATE, "rank %d: %d collectives are in flight; wait for one and release it",
-                             comm->rank, GMI_MAX_WORKS);
+        gmi_error_clear(&e->comm->error);
+        return gmi_error_set(&e->comm->error, GM_ERR_STATE, "rank %d: %d collectives are in flight; wait for one and release it",
+                             e->comm->rank, GMI_MAX_WORKS);
     }
-    gm_status status = prepare(comm, request, w);
-    bool      is_queued = status == GM_OK && comm->n_ranks > 1;
-    if (status == GM_OK && !is_queued) run_alone(comm, w);
-    pthread_mutex_lock(&comm->lock);
-    if (is_queued) append(comm, w);
+    gm_status status = prepare(e, request, w);
+    bool      is_queued = status == GM_OK && needs_others(e, request);
+    if (status == GM_OK && !is_queued) run_alone(e, w);
+    pthread_mutex_lock(&e->comm->root->lock);
+    if (is_queued) append(e, w);
     if (status != GM_OK) give_back(e, w);
-    pthread_mutex_unlock(&comm->lock);
-    if (is_queued) gmi_service_wake(comm);
+    pthread_mutex_unlock(&e->comm->root->lock);
+    if (is_queued) gmi_service_wake(e->comm);
     if (status == GM_OK) *work = w;
     return status;
 }
@@ -514,39 +546,38 @@ static bool take(struct gmi_engine *e)
     return pthread_mutex_trylock(&e->lock) == 0;
 }
 
-void gmi_engine_step(struct gm_comm *comm)
+void gmi_engine_step(struct gmi_engine *e)
 {
-    struct gmi_engine *e = &comm->engine;
     if (!take(e)) return;
-    while (advance_queue(comm, NULL) && mind_stillness(comm)) {}
+    while (advance_queue(e, NULL) && mind_stillness(e)) {}
     pthread_mutex_unlock(&e->lock);
 }
 
-void gmi_engine_watch(struct gm_comm *comm, struct gmi_poller *poller)
+void gmi_engine_watch(struct gmi_engine *e, struct gmi_poller *poller)
 {
-    struct gmi_engine *e = &comm->engine;
     if (!take(e)) return;
     if (e->running != NULL) note_interest(e, poller);
     pthread_mutex_unlock(&e->lock);
 }
 
-int64_t gmi_engine_next_ns(struct gm_comm *comm)
+int64_t gmi_engine_next_ns(struct gmi_engine *e)
 {
-    struct gmi_engine *e = &comm->engine;
     int64_t            when_ns = GMI_NEVER;
     if (!take(e)) return when_ns;
-    if (e->running != NULL) when_ns = next_ns(comm);
+    if (e->running != NULL) when_ns = next_ns(e);
     pthread_mutex_unlock(&e->lock);
     return when_ns;
 }
 
 /* ---- life ---------------------------------------------------------------------------------------- */
 
-gm_status gmi_engine_init(struct gm_comm *comm)
+gm_status gmi_engine_init(struct gmi_engine *e, struct gm_comm *comm, enum gmi_lane lane)
 {
-    struct gmi_engine *e = &comm->engine;
+    e->comm = comm;
+    e->lane = lane;
     pthread_mutex_init(&e->lock, NULL);
     gmi_poller_init(&e->poller);
+    if (lane == GMI_LANE_MESSAGES) return GM_OK; /* needs no memory, and has no works of its own */
     e->pool = gmi_alloc(GMI_MAX_WORKS, sizeof *e->pool);
     e->scratch = gmi_alloc(GMI_SCRATCH_BYTES, 1);
     if (e->pool == NULL || e->scratch == NULL) return GM_ERR_NOMEM;
@@ -554,16 +585,15 @@ gm_status gmi_engine_init(struct gm_comm *comm)
     return GM_OK;
 }
 
-void gmi_engine_halt(struct gm_comm *comm)
+void gmi_engine_halt(struct gmi_engine *e)
 {
-    atomic_fetch_add(&comm->engine.n_callers_waiting, 1); /* for good */
-    pthread_mutex_lock(&comm->engine.lock);               /* until it has let go */
-    pthread_mutex_unlock(&comm->engine.lock);
+    atomic_fetch_add(&e->n_callers_waiting, 1); /* for good */
+    pthread_mutex_lock(&e->lock);               /* until it has let go */
+    pthread_mutex_unlock(&e->lock);
 }
 
-void gmi_engine_fini(struct gm_comm *comm)
+void gmi_engine_fini(struct gmi_engine *e)
 {
-    struct gmi_engine *e = &comm->engine;
     gmi_poller_fini(&e->poller);
     gmi_free(e->pool);
     gmi_free(e->scratch);

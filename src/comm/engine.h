@@ -36,7 +36,12 @@ struct gm_work {
     gm_error               error;
 };
 
+/* A communicator has two: one for collectives, and one for messages, which keep no order with collectives. */
+enum gmi_lane { GMI_LANE_DATA, GMI_LANE_MESSAGES, GMI_LANES };
+
 struct gmi_engine {
+    struct gm_comm *comm;
+    enum gmi_lane   lane;
     pthread_mutex_t lock;
     atomic_int      n_callers_waiting;
     atomic_int      n_unfinished; /* queued or running */
@@ -59,31 +64,32 @@ struct gmi_engine {
     int               told_peer;
     int64_t           answer_at_ns;   /* we have asked rank 0 who is to blame for a stall; 0: not */
     bool              will_answer;
+    int64_t           limit_at_ns;    /* the caller's limit for the whole call; GMI_NEVER: none */
     int64_t           blame_at_ns;    /* a link broke: whom to blame is decided then, at the latest; 0: none did */
 };
 
-gm_status gmi_engine_init(struct gm_comm *comm); /* GM_ERR_NOMEM */
-void      gmi_engine_fini(struct gm_comm *comm);
+gm_status gmi_engine_init(struct gmi_engine *e, struct gm_comm *comm, enum gmi_lane lane); /* GM_ERR_NOMEM */
+void      gmi_engine_fini(struct gmi_engine *e);
 
 /* The service thread does not touch the machine any more; what is unfinished is given up. */
-void gmi_engine_halt(struct gm_comm *comm);
+void gmi_engine_halt(struct gmi_engine *e);
 
-/* One collective from its start to its end, on the caller's thread. The error goes to comm->error. */
-gm_status gmi_engine_run(struct gm_comm *comm, const struct gmi_request *request);
+/* One call from its start to its end, on the caller's thread. The error goes to comm->error. */
+gm_status gmi_engine_run(struct gmi_engine *e, const struct gmi_request *request);
 
 /* Queues a collective. GM_ERR_STATE: too many are in flight. */
-gm_status gmi_engine_start(struct gm_comm *comm, const struct gmi_request *request, struct gm_work **work);
+gm_status gmi_engine_start(struct gmi_engine *e, const struct gmi_request *request, struct gm_work **work);
 
 /* Moves the machine until `work` is done or the deadline has passed. */
-void gmi_engine_wait(struct gm_comm *comm, struct gm_work *work, int64_t deadline_ns);
+void gmi_engine_wait(struct gmi_engine *e, struct gm_work *work, int64_t deadline_ns);
 
 /* The caller is done with it; one that is unfinished goes on unattended. */
-void gmi_engine_release(struct gm_comm *comm, struct gm_work *work);
+void gmi_engine_release(struct gmi_engine *e, struct gm_work *work);
 
 /* For the service thread, without the communicator's lock: moves what can move; adds what it waits for to
  * the poller; when it must be moved again though no descriptor says so. */
-void    gmi_engine_step(struct gm_comm *comm);
-void    gmi_engine_watch(struct gm_comm *comm, struct gmi_poller *poller);
-int64_t gmi_engine_next_ns(struct gm_comm *comm);
+void    gmi_engine_step(struct gmi_engine *e);
+void    gmi_engine_watch(struct gmi_engine *e, struct gmi_poller *poller);
+int64_t gmi_engine_next_ns(struct gmi_engine *e);
 
 #endif

@@ -19,7 +19,7 @@ static gm_status take_free_number(struct gm_comm *comm, struct gmi_user_op op, g
         return GM_OK;
     }
     gmi_error_clear(&comm->error);
-    comm->error.rank = comm->rank;
+    comm->error.rank = comm->root->rank;
     return gmi_error_set(&comm->error, GM_ERR_UNSUPPORTED,
                          "all %d reductions of a communicator are taken; gm_redop_destroy frees one", N_USER_OPS);
 }

@@ -11,18 +11,18 @@
 
 void gmi_comm_fail(struct gm_comm *comm, const struct gmi_failure *failure)
 {
-    pthread_mutex_lock(&comm->lock);
-    gmi_control_fail(&comm->control, failure);
-    pthread_mutex_unlock(&comm->lock);
+    pthread_mutex_lock(&comm->root->lock);
+    gmi_control_fail(&comm->root->control, failure);
+    pthread_mutex_unlock(&comm->root->lock);
     gmi_service_wake(comm);
 }
 
 bool gmi_comm_has_failed(struct gm_comm *comm, struct gmi_failure *failure)
 {
-    pthread_mutex_lock(&comm->lock);
-    bool has_failure = comm->control.has_failure;
-    *failure = comm->control.failure;
-    pthread_mutex_unlock(&comm->lock);
+    pthread_mutex_lock(&comm->root->lock);
+    bool has_failure = comm->root->control.has_failure;
+    *failure = comm->root->control.failure;
+    pthread_mutex_unlock(&comm->root->lock);
     return has_failure;
 }
 
@@ -47,9 +47,9 @@ static void write_record(struct gm_comm *comm, const struct gmi_failure *failure
 {
     gmi_error_clear(e);
     e->status = failure->status;
-    e->rank = comm->rank;
+    e->rank = comm->root->rank;
     e->culprit = failure->culprit;
-    e->epoch = comm->control.epoch;
+    e->epoch = comm->root->control.epoch;
     e->sys_errno = failure->sys_errno;
     if (op != NULL) {
         e->op_seq = op->call.seq;
@@ -66,9 +66,9 @@ static void write_record(struct gm_comm *comm, const struct gmi_failure *failure
 
 gm_status gmi_comm_report_failure(struct gm_comm *comm, const struct gmi_op *op, gm_error *e)
 {
-    pthread_mutex_lock(&comm->lock);
-    if (comm->failure_record.status == GM_OK) write_record(comm, &comm->control.failure, op, &comm->failure_record);
+    pthread_mutex_lock(&comm->root->lock);
+    if (comm->failure_record.status == GM_OK) write_record(comm, &comm->root->control.failure, op, &comm->failure_record);
     *e = comm->failure_record; /* later calls have the record of the first one that failed */
-    pthread_mutex_unlock(&comm->lock);
+    pthread_mutex_unlock(&comm->root->lock);
     return e->status;
 }

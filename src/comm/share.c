@@ -44,23 +44,25 @@ struct gmi_share {
 
 /* ---- links ----------------------------------------------------------------------------------- */
 
-static void attach(struct gm_comm *comm, int rank, struct gmi_link *link, uint64_t sent_bytes,
+static void attach(struct gmi_line *line, struct gmi_link *link, uint64_t sent_bytes,
                    uint64_t recv_bytes)
 {
+    struct gm_comm *comm = line->comm, *root = comm->root;
+    int             rank = gmi_line_peer(line);
     if (link == NULL) {
         struct gmi_failure f = { .status = GM_ERR_NOMEM,
-                                 .culprit = comm->rank,
-                                 .reporter = comm->rank };
+                                 .culprit = root->rank,
+                                 .reporter = root->rank };
         snprintf(f.cause, sizeof f.cause, "rank %d has no memory for its link to rank %d",
-                 comm->rank, rank);
-        gmi_control_fail(&comm->control, &f);
+                 root->rank, rank);
+        gmi_control_fail(&root->control, &f);
         return;
     }
-    comm->group.ports[rank].link = link;
+    line->port->link = link;
     comm->traffic[GM_COLLECTIVE_END].protocol_sent_bytes += sent_bytes;
     comm->traffic[GM_COLLECTIVE_END].protocol_recv_bytes += recv_bytes;
-    gmi_log(&comm->log, GM_LOG_DEBUG, "rank %d exchanges data with rank %d by %s", comm->rank, rank,
-            link->ops->name);
+    gmi_log(&root->log, GM_LOG_DEBUG, "rank %d exchanges %s with rank %d by %s", root->rank,
+            line->lane == GMI_LANE_DATA ? "data" : "messages", rank, link->ops->name);
     gmi_caller_wake(comm);
 }
 
@@ -110,32 +112,31 @@ static bool try_fds(void *user, int *fds, int n_fds, uint32_t note, int *sys_err
     return true;
 }
 
-static void begin(struct gm_comm *comm, int rank, int fd, bool is_caller, uint64_t sent_bytes,
+static void begin(struct gmi_line *line, int fd, bool is_caller, uint64_t sent_bytes,
                   uint64_t recv_bytes)
 {
     struct gmi_share *s = gmi_alloc(1, sizeof *s);
     if (s == NULL) {
         gmi_socket_close(&fd);
-        attach(comm, rank, NULL, 0, 0);
+        attach(line, NULL, 0, 0);
         return;
     }
     *s = (struct gmi_share){ .fd = fd, .side = is_caller ? GIVER : TAKER, .sent_bytes = sent_bytes,
                              .recv_bytes = recv_bytes, .memory_fd = -1, .bell_fds = { -1, -1 } };
     gmi_socket_tune(fd); /* else the offer waits for the acknowledgement of the verdict before it */
     if (is_caller) {
-        give(comm, s);
+        give(line->comm, s);
     } else {
         gmi_passing_take(&s->passing, fd, N_PASSED, try_fds, s, TAKE_TIMEOUT_MS);
     }
-    comm->shares[rank] = s;
-    comm->n_shares++;
+    line->share = s;
+    line->comm->root->n_shares++;
 }
 
 /* What the link has not taken over is released. */
-static void end(struct gm_comm *comm, int rank)
+static void end(struct gmi_line *line)
 {
-    struct gmi_share *s = comm->shares[rank];
-    if (s == NULL) return;
+    struct gmi_share *s = line->share;
     gmi_passing_fini(&s->passing);
     gmi_shm_segment_unmap(&s->segment);
     gmi_socket_close(&s->memory_fd);
@@ -143,130 +144,115 @@ static void end(struct gm_comm *comm, int rank)
     gmi_socket_close(&s->bell_fds[1]);
     gmi_socket_close(&s->fd);
     gmi_free(s);
-    comm->shares[rank] = NULL;
-    comm->n_shares--;
+    line->share = NULL;
+    line->comm->root->n_shares--;
 }
 
 /* ---- what came of it ------------------------------------------------------------------------- */
 
-static void finish(struct gm_comm *comm, int rank, struct gmi_link *link)
+static void finish(struct gmi_line *line, struct gmi_link *link)
 {
-    struct gmi_share *s = comm->shares[rank];
+    struct gmi_share *s = line->share;
     uint64_t          sent_bytes = s->sent_bytes + s->passing.total_sent_bytes;
     uint64_t          recv_bytes = s->recv_bytes + s->passing.total_recv_bytes;
-    end(comm, rank);
-    attach(comm, rank, link, sent_bytes, recv_bytes);
+    end(line);
+    attach(line, link, sent_bytes, recv_bytes);
 }
 
-static void use_memory(struct gm_comm *comm, int rank)
+static void use_memory(struct gmi_line *line)
 {
-    struct gmi_share *s = comm->shares[rank];
+    struct gmi_share *s = line->share;
     struct gmi_link  *link = gmi_link_shm_create(s->fd, &s->segment, s->side, s->bell_fds);
     if (link != NULL) s->fd = s->bell_fds[0] = s->bell_fds[1] = -1;
-    finish(comm, rank, link);
+    finish(line, link);
 }
 
-static void use_socket(struct gm_comm *comm, int rank)
+static void use_socket(struct gmi_line *line)
 {
-    struct gmi_share *s = comm->shares[rank];
+    struct gmi_share *s = line->share;
     struct gmi_link  *link = gmi_link_tcp_create(s->fd);
     s->fd = -1;
-    finish(comm, rank, link);
+    finish(line, link);
 }
 
-static void no_memory_shared(struct gm_comm *comm, int rank)
+static void no_memory_shared(struct gmi_line *line)
 {
-    const struct gmi_passing *p = &comm->shares[rank]->passing;
-    int                       culprit = p->is_trouble_ours ? comm->rank : rank;
+    const struct gmi_passing *p = &line->share->passing;
+    struct gm_comm           *root = line->comm->root;
+    int                       rank = gmi_line_peer(line), culprit = p->is_trouble_ours ? root->rank : rank;
     char                      why[160];
     gmi_passing_why(p, why, sizeof why);
-    if (comm->transport->uses_sockets) {
-        gmi_log(&comm->log, comm->has_said_not_shared ? GM_LOG_INFO : GM_LOG_WARN,
-                "rank %d cannot share memory with rank %d and uses TCP: rank %d %s", comm->rank,
+    if (root->transport->uses_sockets) {
+        gmi_log(&root->log, root->has_said_not_shared ? GM_LOG_INFO : GM_LOG_WARN,
+                "rank %d cannot share memory with rank %d and uses TCP: rank %d %s", root->rank,
                 rank, culprit, why);
-        comm->has_said_not_shared = true;
-        use_socket(comm, rank);
+        root->has_said_not_shared = true;
+        use_socket(line);
         return;
     }
     struct gmi_failure f = { .status = GM_ERR_UNSUPPORTED,
                              .culprit = culprit,
-                             .reporter = comm->rank };
+                             .reporter = root->rank };
     snprintf(f.cause, sizeof f.cause,
              "rank %d must share memory with rank %d (transport shm), but rank %d %s; the "
-             "transport auto would use TCP", comm->rank, rank, culprit, why);
-    gmi_control_fail(&comm->control, &f);
-    end(comm, rank);
+             "transport auto would use TCP", root->rank, rank, culprit, why);
+    gmi_control_fail(&root->control, &f);
+    end(line);
 }
 
 /* The connection broke meanwhile. A peer that is gone shows at the control connections. */
-static void connection_broke(struct gm_comm *comm, int rank, gm_status status)
+static void connection_broke(struct gmi_line *line, gm_status status)
 {
-    bool is_caller = comm->shares[rank]->side == GIVER;
-    end(comm, rank);
+    bool            is_caller = line->share->side == GIVER;
+    struct gm_comm *root = line->comm->root;
+    int             rank = gmi_line_peer(line);
+    end(line);
     if (status == GM_ERR_PROTOCOL) {
-        struct gmi_failure f = { .status = status, .culprit = rank, .reporter = comm->rank };
+        struct gmi_failure f = { .status = status, .culprit = rank, .reporter = root->rank };
         snprintf(f.cause, sizeof f.cause,
                  "rank %d sent something else than an offer of memory or its answer", rank);
-        gmi_control_fail(&comm->control, &f);
+        gmi_control_fail(&root->control, &f);
     } else if (is_caller) {
-        gmi_service_want_link(comm, rank);
+        gmi_line_want(line);
     }
 }
 
 /* ---- for the service thread ------------------------------------------------------------------ */
 
-void gmi_share_connected(struct gm_comm *comm, int rank, int fd, bool is_caller,
+void gmi_share_connected(struct gmi_line *line, int fd, bool is_caller,
                          uint64_t sent_bytes, uint64_t recv_bytes)
 {
-    if (comm->group.ports[rank].link != NULL || comm->shares[rank] != NULL) {
+    if (line->port->link != NULL || line->share != NULL) {
         gmi_socket_close(&fd); /* two at once; the first one stays */
-    } else if (gmi_control_may_share(&comm->control, rank)) {
-        begin(comm, rank, fd, is_caller, sent_bytes, recv_bytes);
+    } else if (gmi_control_may_share(&line->comm->root->control, gmi_line_peer(line))) {
+        begin(line, fd, is_caller, sent_bytes, recv_bytes);
     } else {
-        attach(comm, rank, gmi_link_tcp_create(fd), sent_bytes, recv_bytes);
+        attach(line, gmi_link_tcp_create(fd), sent_bytes, recv_bytes);
     }
 }
 
-static void step_one(struct gm_comm *comm, int rank)
+void gmi_share_step(struct gmi_line *line)
 {
-    struct gmi_share *s = comm->shares[rank];
+    struct gmi_share *s = line->share;
     gm_status         status = gmi_passing_progress(&s->passing);
     if (status == GM_AGAIN) return;
     if (status != GM_OK) {
-        connection_broke(comm, rank, status);
+        connection_broke(line, status);
     } else if (s->passing.trouble == GMI_PASSING_FINE) {
-        use_memory(comm, rank);
+        use_memory(line);
     } else {
-        no_memory_shared(comm, rank);
+        no_memory_shared(line);
     }
 }
 
-void gmi_share_step(struct gm_comm *comm)
+void gmi_share_watch(const struct gmi_line *line, struct gmi_poller *poller)
 {
-    for (int k = 0; comm->n_shares > 0 && k < comm->n_ranks; k++) {
-        if (comm->shares[k] != NULL) step_one(comm, k);
-    }
+    gmi_passing_watch(&line->share->passing, poller);
 }
 
-void gmi_share_watch(const struct gm_comm *comm, struct gmi_poller *poller)
-{
-    for (int k = 0; comm->n_shares > 0 && k < comm->n_ranks; k++) {
-        if (comm->shares[k] != NULL) gmi_passing_watch(&comm->shares[k]->passing, poller);
-    }
-}
+int64_t gmi_share_next_ns(const struct gmi_line *line) { return gmi_passing_next_ns(&line->share->passing); }
 
-int64_t gmi_share_next_ns(const struct gm_comm *comm)
+void gmi_share_end(struct gmi_line *line)
 {
-    int64_t next_ns = GMI_NEVER;
-    for (int k = 0; comm->n_shares > 0 && k < comm->n_ranks; k++) {
-        if (comm->shares[k] == NULL) continue;
-        int64_t ns = gmi_passing_next_ns(&comm->shares[k]->passing);
-        if (ns < next_ns) next_ns = ns;
-    }
-    return next_ns;
-}
-
-void gmi_share_end_all(struct gm_comm *comm)
-{
-    for (int k = 0; comm->n_shares > 0 && k < comm->n_ranks; k++) end(comm, k);
+    if (line->share != NULL) end(line);
 }

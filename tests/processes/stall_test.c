@@ -223,6 +223,96 @@ static void zero_is_no_limit(void **state)
     ranks_run(state, &job);
 }
 
+/* ---- limits that are changed ----------------------------------------------------------------------- */
+
+static void change_limits(struct rank_self *self)
+{
+    rank_create(self);
+    rank_check(self, gm_comm_set_stall_limit(self->comm, -1) == -1 && gm_comm_set_stall_limit(NULL, 5) == -1);
+    rank_check(self, gm_comm_set_stall_limit(self->comm, stall_ms()) == 60000);
+    rank_check(self, gm_comm_set_call_limit(self->comm, 0) == 0);
+    rank_ok(self, gm_barrier(self->comm));
+    if (self->rank == 0) {
+        int64_t begin_ns = gmi_now_ns();
+        rank_expect(self, GM_ERR_TIMEOUT, gm_barrier(self->comm));
+        int64_t took_ms = (gmi_now_ns() - begin_ns) / GMI_NS_PER_MS;
+        rank_check(self, took_ms >= stall_ms() - 1 && took_ms < stall_ms() + 1500);
+        rank_mark(self, OVER);
+    } else {
+        rank_await(self, OVER, 1);
+    }
+    rank_destroy(self);
+}
+
+static void the_stall_limit_can_be_changed(void **state)
+{
+    struct ranks_job job = { .n_ranks = 2, .body = change_limits };
+    ranks_run(state, &job);
+}
+
+/* Rank 1 crawls: there is always a byte that has moved, so only the limit of the call can end this. */
+static void take_too_long(struct rank_self *self)
+{
+    enum { HUGE_ELEMS = 1 << 24 };
+    float *values = calloc(HUGE_ELEMS, sizeof *values);
+    rank_create(self);
+    gm_comm_set_call_limit(self->comm, 600);
+    rank_mark(self, HANDS_OFF);
+    int64_t   begin_ns;
+    gm_status status;
+    do {
+        begin_ns = gmi_now_ns();
+        status = gm_all_reduce(self->comm, values, values, HUGE_ELEMS, GM_F32, GM_SUM);
+    } while (status == GM_OK);
+    int64_t took_ms = (gmi_now_ns() - begin_ns) / GMI_NS_PER_MS;
+    rank_say(self, "%lld ms: %s", (long long)took_ms, gm_comm_error(self->comm)->text);
+    rank_expect(self, GM_ERR_TIMEOUT, status);
+    rank_check(self, strstr(gm_comm_error(self->comm)->text, "longer than its limit of 600 ms") != NULL);
+    rank_mark(self, OVER);
+    rank_destroy(self);
+    free(values);
+}
+
+static void a_call_limit_ends_a_call_that_is_slow_but_not_still(void **state)
+{
+    struct ranks_job job = { .n_ranks = 2, .body = take_too_long };
+    struct ranks *r = ranks_start(state, &job);
+    ranks_await(r, HANDS_OFF, 2);
+    while (atomic_load(&ranks_shared(r)->marks[OVER]) == 0) {
+        ranks_signal(r, 1, SIGSTOP);
+        ranks_serve(r, 100);
+        ranks_signal(r, 1, SIGCONT);
+        ranks_serve(r, 1);
+    }
+    ranks_signal(r, 1, SIGCONT);
+    ranks_finish(r);
+}
+
+/* Every blocking call ends by it: also a message, and the wait for a connection. */
+static void wait_for_nobody(struct rank_self *self)
+{
+    int x = 0;
+    rank_create(self);
+    gm_comm_set_call_limit(self->comm, stall_ms());
+    if (self->rank == 0) {
+        int64_t begin_ns = gmi_now_ns();
+        rank_expect(self, GM_ERR_TIMEOUT, gm_recv(self->comm, &x, 1, GM_I32, 1, 0));
+        rank_check(self, gmi_now_ns() - begin_ns < (stall_ms() + 1500) * GMI_NS_PER_MS);
+        rank_say(self, "%s", gm_comm_error(self->comm)->text);
+        rank_check(self, strstr(gm_comm_error(self->comm)->text, "rank 0 waited for rank 1") != NULL);
+        rank_mark(self, OVER);
+    } else {
+        rank_await(self, OVER, 1);
+    }
+    rank_destroy(self);
+}
+
+static void a_call_limit_ends_a_message_too(void **state)
+{
+    struct ranks_job job = { .n_ranks = 2, .body = wait_for_nobody };
+    ranks_run(state, &job);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_teardown(name, ranks_teardown)
@@ -233,6 +323,9 @@ int main(void)
         TEST(a_rank_that_crawls_is_not_given_up),
         TEST(a_timer_of_the_caller_does_not_put_the_limit_off),
         TEST(zero_is_no_limit),
+        TEST(the_stall_limit_can_be_changed),
+        TEST(a_call_limit_ends_a_call_that_is_slow_but_not_still),
+        TEST(a_call_limit_ends_a_message_too),
     };
     return cmocka_run_group_tests_name("stall limit", tests, NULL, NULL);
 }
