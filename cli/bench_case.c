@@ -65,6 +65,14 @@ static gm_status all_to_all(gm_comm *comm, const struct cli_bench_case *c)
     return gm_all_to_all(comm, c->send, c->recv, c->count_elems / (size_t)c->n_ranks, c->dtype);
 }
 
+/* To the right and from the left, as nccl-tests has it. */
+static gm_status sendrecv(gm_comm *comm, const struct cli_bench_case *c)
+{
+    int right = (c->rank + 1) % c->n_ranks, left = (c->rank + c->n_ranks - 1) % c->n_ranks;
+    return gm_sendrecv(comm, c->send, c->count_elems, right, 0, c->recv, c->count_elems, left, 0,
+                       c->dtype);
+}
+
 static const struct cli_bench_collective rows[] = {
     { .which = GM_ALL_REDUCE, .is_reduction = true, .has_ways = true, .gives = CLI_BENCH_WHOLE,
       .gets = CLI_BENCH_WHOLE, .bus_factor = twice_all_but_own, .call = all_reduce },
@@ -83,6 +91,8 @@ static const struct cli_bench_collective rows[] = {
       .gets = CLI_BENCH_WHOLE, .bus_factor = all_but_own, .call = gather },
     { .which = GM_SCATTER, .has_root = true, .has_ways = true, .only_root_gives = true, .gives = CLI_BENCH_WHOLE,
       .gets = CLI_BENCH_CHUNK, .bus_factor = all_but_own, .call = scatter },
+    { .which = GM_SENDRECV, .has_ways = true, .is_never_in_place = true, .is_around = true,
+      .gives = CLI_BENCH_WHOLE, .gets = CLI_BENCH_WHOLE, .bus_factor = once, .call = sendrecv },
     { .which = GM_ALL_TO_ALL, .has_ways = true, .is_in_blocks = true, .gives = CLI_BENCH_WHOLE,
       .gets = CLI_BENCH_WHOLE, .bus_factor = all_but_own, .call = all_to_all },
 };
@@ -362,6 +372,7 @@ int64_t cli_bench_count_wrong(const struct cli_bench_case *c)
     int64_t    n_wrong = 0;
     if (row->is_reduction) got.formula = formula_of_reduction(c);
     else if (row->has_root) got.formula = formula_of_rank(c, c->root);
+    else if (row->is_around) got.formula = formula_of_rank(c, (c->rank + c->n_ranks - 1) % c->n_ranks);
     if (!gets(c)) n_wrong = 0;
     else if (row->is_in_blocks) n_wrong += count_wrong_blocks(c, &got);
     else if (row->gives == CLI_BENCH_CHUNK) n_wrong += count_wrong_chunks(c, &got);

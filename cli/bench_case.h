@@ -31,6 +31,8 @@ struct cli_bench_collective {
     bool                only_root_gives, only_root_gets;
     bool                is_in_blocks; /* block k of the whole goes to rank k, and block k comes from it */
     bool                has_ways; /* offered both in place and out of place */
+    bool                is_never_in_place; /* with has_ways: out of place only */
+    bool                is_around;         /* a rank gets what its left neighbour gives */
     enum cli_bench_part gives, gets;
     /* Bytes of the size that must pass each rank's link at least, as nccl-tests counts them: the
      * bus bandwidth is size / time times this. */

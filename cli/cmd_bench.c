@@ -182,7 +182,7 @@ static gm_status measure_row(struct bench *bench, size_t size_bytes)
     struct cli_bench_row              *row = &bench->rows[bench->n_rows];
     row->count_elems = size_bytes / gm_dtype_bytes((gm_dtype)bench->args->dtype);
     if (collective->is_in_blocks) row->count_elems -= row->count_elems % (size_t)bench->n_ranks;
-    bool wants_in_place = collective->gets != CLI_BENCH_NOTHING;
+    bool wants_in_place = collective->gets != CLI_BENCH_NOTHING && !collective->is_never_in_place;
     bool wants_out_of_place =
         !wants_in_place || (collective->has_ways && !bench->args->in_place_only);
     gm_status status = wants_out_of_place ? measure_one(bench, row, false) : GM_OK;
@@ -408,7 +408,7 @@ static bool check_args(const struct cli_command *command, const struct cli_parse
         cli_usage_error(command, "%s has no root", name);
         return false;
     }
-    if (args->in_place_only && !args->collective->has_ways)
+    if (args->in_place_only && (!args->collective->has_ways || args->collective->is_never_in_place))
         args->in_place_only = false; /* it has one way */
     return choose_sizes(command, args) && check_sizes(command, args) && try_alone(command, args);
 }

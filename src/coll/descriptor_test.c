@@ -12,7 +12,8 @@ static struct gmi_descriptor random_call(uint64_t seed)
                                     .codec = (uint8_t)gmi_rng_next(&r), .root = (int32_t)gmi_rng_next(&r),
                                     .epoch = (uint32_t)gmi_rng_next(&r), .group = (uint32_t)gmi_rng_next(&r),
                                     .seq = gmi_rng_next(&r), .count_elems = gmi_rng_next(&r),
-                                    .piece_bytes = (uint32_t)gmi_rng_next(&r), .rank = (int32_t)gmi_rng_next(&r),
+                                    .piece_bytes = (uint32_t)gmi_rng_next(&r),
+                                    .counts_hash = (uint32_t)gmi_rng_next(&r), .rank = (int32_t)gmi_rng_next(&r),
                                     .arrival_ns = (int64_t)gmi_rng_next(&r) };
 }
 
@@ -58,6 +59,7 @@ static void every_field_of_the_call_is_compared_but_not_who_and_when(void **stat
     CHECK_COMPARED(redop);
     CHECK_COMPARED(codec);
     CHECK_COMPARED(root);
+    CHECK_COMPARED(counts_hash);
     CHECK_COMPARED(epoch);
     CHECK_COMPARED(group);
     CHECK_COMPARED(seq);

@@ -89,11 +89,11 @@ capture gradmesh bench all_reduce -n 2 --sizes 4K --wire bf16 --op max --iters 2
 check "what is not summed has its own" is "$status $(grep -c 'wire format' "$out")" "0 0"
 
 # ---- every collective, checked in every iteration
-for collective in all_reduce reduce_scatter all_gather broadcast; do
+for collective in all_reduce reduce_scatter all_gather broadcast reduce gather scatter all_to_all sendrecv; do
     for ranks in 1 2 3; do
         capture gradmesh bench $collective -n $ranks --sizes 0,8,40,40K --dtype f64 --check --iters 3 --json
         check "$collective with $ranks rank(s): all right" is "$status $(results | grep -c '"wrong":0,')" \
-            "0 $([ $collective = broadcast ] && echo 4 || echo 8)"
+            "0 $(case $collective in broadcast | sendrecv) echo 4 ;; *) echo 8 ;; esac)"
     done
 done
 capture gradmesh bench broadcast -n 3 --root 2 --sizes 400 --iters 3 --json
