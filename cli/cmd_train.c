@@ -393,7 +393,7 @@ static void say_start(struct worker *worker)
 {
     const struct train_args *args = worker->args;
     const char              *wire = worker->trainer.recipe.wire;
-    char                     way[64] = "", format[32] = "", exchange[320] = "";
+    char                     way[64] = "", format[32] = "", exchange[400] = "";
     if (worker->rank != 0) return;
     worker->printer = (struct cli_train_printer){
         .file = cli_text(worker->parsed),
