@@ -8,7 +8,7 @@
 #include "comm/fingerprint.h"
 #include "net/socket.h"
 
-enum { MISSING_EVERY_MS = 1000, MISSING_AFTER_CHANGE_MS = 50, LATECOMERS_MS = 3000, MAX_FINGERPRINT_BYTES = 65 * 1024 };
+enum { MISSING_EVERY_MS = 1000, MISSING_AFTER_CHANGE_MS = 50, LATECOMERS_MS = 3000, EARLIER_CAUSE_MS = 100, MAX_FINGERPRINT_BYTES = 65 * 1024 };
 
 gm_status gmi_control_init(struct gmi_control *c, int rank, int n_ranks, const char *fingerprint,
                            const struct gmi_log *log, void (*notify)(void *), void *notify_user)
@@ -58,6 +58,19 @@ static void fail_from(struct gmi_control *c, const struct gmi_failure *failure, 
 }
 
 void gmi_control_fail(struct gmi_control *c, const struct gmi_failure *failure) { fail_from(c, failure, -1); }
+
+static void fail_after(struct gmi_control *c, const struct gmi_failure *failure, int after_ms)
+{
+    if (c->has_failure || c->has_pending) return;
+    c->has_pending = true;
+    c->pending = *failure;
+    c->pending_until_ns = gmi_deadline_after_ms(after_ms);
+}
+
+void gmi_control_fail_soon(struct gmi_control *c, const struct gmi_failure *failure)
+{
+    fail_after(c, failure, EARLIER_CAUSE_MS);
+}
 
 static void note_goodbye(struct gmi_control *c, int rank, uint64_t seq)
 {
@@ -268,8 +281,8 @@ static void announce_ready(struct gmi_control *c)
 static void conclude_if_complete(struct gmi_control *c)
 {
     if (!have_all_joined(c)) return;
-    if (c->has_discord) {
-        fail_from(c, &c->discord, -1);
+    if (c->has_pending) { /* settings differ, and now all are here to be told */
+        fail_from(c, &c->pending, -1);
     } else if (!is_sharing_refused(c)) {
         announce_ready(c);
     }
@@ -328,11 +341,9 @@ static void hear_join(struct gmi_control *c, int from, struct gmi_reader *r)
         return;
     }
     struct gmi_failure f = { .status = GM_ERR_MISMATCH, .culprit = from, .reporter = c->rank };
-    if (!c->has_discord &&
+    if (!c->has_pending &&
         gmi_fingerprint_differs(c->fingerprint, 0, (const char *)theirs, theirs_bytes, from, f.cause, sizeof f.cause)) {
-        c->has_discord = true; /* who comes a moment later shall hear of it too */
-        c->discord = f;
-        c->discord_until_ns = gmi_deadline_after_ms(LATECOMERS_MS);
+        fail_after(c, &f, LATECOMERS_MS); /* who comes a little later shall hear of it too */
     }
     join(c, from);
     conclude_if_complete(c);
@@ -586,8 +597,8 @@ void gmi_control_watch(struct gmi_control *c, struct gmi_poller *poller)
 
 int64_t gmi_control_next_ns(const struct gmi_control *c)
 {
-    if (!is_hub(c) || c->phase != GMI_GATHERING) return GMI_NEVER;
-    return c->has_discord && c->discord_until_ns < c->next_missing_ns ? c->discord_until_ns : c->next_missing_ns;
+    int64_t next_ns = is_hub(c) && c->phase == GMI_GATHERING ? c->next_missing_ns : GMI_NEVER;
+    return c->has_pending && c->pending_until_ns < next_ns ? c->pending_until_ns : next_ns;
 }
 
 void gmi_control_step(struct gmi_control *c)
@@ -597,6 +608,9 @@ void gmi_control_step(struct gmi_control *c)
         tell_who_is_missing(c);
         c->next_missing_ns = gmi_deadline_after_ms(MISSING_EVERY_MS);
     }
-    if (c->has_discord && gmi_deadline_passed(c->discord_until_ns)) fail_from(c, &c->discord, -1);
+    if (c->has_pending && gmi_deadline_passed(c->pending_until_ns)) {
+        c->has_pending = false;
+        fail_from(c, &c->pending, -1);
+    }
     for (int k = 0; k < c->n_ranks; k++) gmi_courier_flush(&c->members[k].courier);
 }

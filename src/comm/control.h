@@ -60,9 +60,9 @@ struct gmi_control {
     int                   n_left;
     bool                  has_failure;
     struct gmi_failure    failure;
-    bool                  has_discord; /* rank 0: settings differ; it fails all once all are here to be told ... */
-    struct gmi_failure    discord;
-    int64_t               discord_until_ns; /* ... or then */
+    bool                  has_pending; /* a failure that is made known only then, unless another comes first */
+    struct gmi_failure    pending;
+    int64_t               pending_until_ns;
     char                  missing[160]; /* the ranks that had not joined, by rank 0's last word */
     int64_t               next_missing_ns;
     bool                  is_leaving;
@@ -91,6 +91,8 @@ void gmi_control_join_self(struct gmi_control *c, const char *own_address);
 
 /* Records a failure unless there is one, and has it told to the others. */
 void gmi_control_fail(struct gmi_control *c, const struct gmi_failure *failure);
+/* The same, but in a moment: what struck us may have an earlier cause, of which we shall hear. */
+void gmi_control_fail_soon(struct gmi_control *c, const struct gmi_failure *failure);
 
 /* Says goodbye after `seq` collectives; the ends of connections are fine from now on. */
 void gmi_control_leave(struct gmi_control *c, uint64_t seq);

@@ -112,7 +112,7 @@ static void step_call(struct gmi_line *line)
     } else {
         struct gmi_failure f = { .status = status, .culprit = gmi_line_peer(line), .reporter = root->rank };
         snprintf(f.cause, sizeof f.cause, "rank %d cannot connect to rank %d: %.220s", root->rank, f.culprit, call->error.text);
-        gmi_control_fail(&root->control, &f);
+        gmi_control_fail_soon(&root->control, &f);
     }
     end_call(line);
 }

@@ -196,7 +196,11 @@ static void no_memory_shared(struct gmi_line *line)
     snprintf(f.cause, sizeof f.cause,
              "rank %d must share memory with rank %d (transport shm), but rank %d %s; the "
              "transport auto would use TCP", root->rank, rank, culprit, why);
-    gmi_control_fail(&root->control, &f);
+    if (p->trouble == GMI_PASSING_NOT_REACHED) { /* it may have gone, for a reason that we shall hear */
+        gmi_control_fail_soon(&root->control, &f);
+    } else {
+        gmi_control_fail(&root->control, &f);
+    }
     end(line);
 }
 
