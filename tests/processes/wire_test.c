@@ -179,15 +179,15 @@ static void check_kernel(struct rank_self *self)
     rank_meet(self, 1, self->world_size);
 }
 
-/* Communicators made from this one keep its format: no format tells 1 + 2^-20 from 1. */
+/* Communicators made from this one keep its format: none tells 1 + 2^-20 from a 1 beside it. */
 static void check_a_part(struct rank_self *self, const char *format)
 {
     gm_comm *part;
     rank_ok(self, gm_comm_split(self->comm, self->rank == 0, 0, &part));
-    float ones[2] = { 1 + 0x1p-20f, 1 };
+    float ones[6] = { 1 + 0x1p-20f, 1, 1 + 0x1p-20f, 1, 1 + 0x1p-20f, 1 }; /* in chunks of two or more */
     bool  is_alone = gm_comm_size(part) == 1;
     rank_check(self, strcmp(gm_comm_wire(part), format) == 0);
-    rank_check(self, gm_all_reduce(part, ones, ones, 2, GM_F32, GM_AVG) == GM_OK);
+    rank_check(self, gm_all_reduce(part, ones, ones, 6, GM_F32, GM_AVG) == GM_OK);
     rank_check(self, (ones[0] == ones[1]) == !is_alone && fabsf(ones[0] - 1) < 0x1p-19f);
     gm_comm_destroy(part);
 }
