@@ -1,5 +1,6 @@
 #include "coll/algo.h"
 
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -49,19 +50,32 @@ static const struct gmi_algo *find(const char *name, gm_collective which, int n_
     return NULL;
 }
 
-/* What "auto" means: up to so many bytes of the whole buffer, this algorithm; the rows of a collective in
- * order of size. Behind the last one, the collective's first row that may run the reduction. */
+/* What "auto" means: for so many ranks and up to so many bytes of the whole buffer, this algorithm; the rows of a
+ * collective in order of size. Behind the last one, the collective's first row that may run the reduction. Where the
+ * figures come from: docs/tuning.md. */
 static const struct {
     gm_collective which;
     const char   *name;
-    int           max_ranks;
+    int           min_ranks, max_ranks;
     size_t        max_bytes;
 } choices[] = {
-    { GM_ALL_REDUCE, "exchange", 3, 8 * 1024 },
-    { GM_ALL_REDUCE, "doubling", 1 << 20, 8 * 1024 },
-    { GM_ALL_REDUCE, "direct", 16, 8 * 1024 },
-    { GM_BROADCAST, "tree", 1 << 20, 8 * 1024 },
+    { GM_ALL_REDUCE, "exchange", 2, 3, 8 * 1024 },
+    { GM_ALL_REDUCE, "doubling", 2, INT_MAX, 32 * 1024 },
+    { GM_ALL_REDUCE, "halving", 3, INT_MAX, 128 * 1024 },
+    { GM_REDUCE_SCATTER, "direct", 3, 16, 64 * 1024 },
+    { GM_ALL_GATHER, "bruck", 3, INT_MAX, 128 * 1024 },
+    { GM_BROADCAST, "tree", 3, INT_MAX, 512 * 1024 },
+    { GM_REDUCE, "tree", 3, INT_MAX, 512 * 1024 },
+    { GM_GATHER, "tree", 17, INT_MAX, 8 * 1024 },
+    { GM_SCATTER, "tree", 17, INT_MAX, 8 * 1024 },
+    { GM_ALL_TO_ALL, "direct", 4, 16, 256 * 1024 },
 };
+
+static bool is_for(size_t choice, gm_collective which, int n_ranks, size_t total_bytes)
+{
+    return choices[choice].which == which && n_ranks >= choices[choice].min_ranks &&
+           n_ranks <= choices[choice].max_ranks && total_bytes <= choices[choice].max_bytes;
+}
 
 const struct gmi_algo *gmi_algo_choose(const char *name, gm_collective which, int n_ranks, size_t total_bytes,
                                        enum gmi_view needs)
@@ -69,7 +83,7 @@ const struct gmi_algo *gmi_algo_choose(const char *name, gm_collective which, in
     const struct gmi_algo *row = find(name, which, n_ranks, needs);
     if (row != NULL) return row;
     for (size_t i = 0; i < sizeof choices / sizeof choices[0]; i++) {
-        if (choices[i].which != which || n_ranks > choices[i].max_ranks || total_bytes > choices[i].max_bytes) continue;
+        if (!is_for(i, which, n_ranks, total_bytes)) continue;
         row = find(choices[i].name, which, n_ranks, needs);
         if (row != NULL) return row;
     }

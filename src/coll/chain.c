@@ -67,8 +67,9 @@ static gm_status recv_some(struct chain *c)
 {
     size_t    got_bytes, left_bytes = c->in_total_bytes - c->in_bytes;
     uint8_t  *into = left_bytes > 0 ? c->op->output + c->in_bytes : NULL;
-    gm_status status = gmi_port_recv_some(c->left, into, gmi_min_size(left_bytes, GMI_SCRATCH_BYTES),
-                                          left_bytes, &got_bytes);
+    /* Who passes them on takes no more at once than stays in a core's cache until it has. */
+    size_t    space_bytes = c->out_total_bytes > 0 ? gmi_min_size(left_bytes, GMI_SCRATCH_BYTES) : left_bytes;
+    gm_status status = gmi_port_recv_some(c->left, into, space_bytes, left_bytes, &got_bytes);
     c->in_bytes += got_bytes;
     return status;
 }
