@@ -388,9 +388,9 @@ static bool keep_trying(struct gmi_engine *e, struct gm_work *w)
         int64_t back_ns = gmi_now_ns();
         away_ns = back_ns - now_ns;
         now_ns = back_ns;
+        e->op.traffic.waiting_ns += away_ns; /* before it ends, and is counted */
         has_moved = !advance_queue(e, w) || e->running != waited_on || e->op.moved_bytes != before_bytes;
     } while (!has_moved && away_ns < LONG_ABSENCE_US * 1000 && now_ns - from_ns < e->comm->try_ns);
-    if (e->running == waited_on) e->op.traffic.waiting_ns += now_ns - from_ns;
     return has_moved;
 }
 

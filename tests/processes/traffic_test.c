@@ -127,6 +127,38 @@ COUNTERS_WITH(3)
 COUNTERS_WITH(4)
 COUNTERS_WITH(5)
 
+enum { LATE_MS = 5, LATE_ROUNDS = 30 };
+
+/* Rank 1 comes late to a barrier in which rank 0 is, and is waited for without sleeping. */
+static void come_late(struct rank_self *self)
+{
+    int n_long = 0, n_busy = 0;
+    self->options.spin_us = 1000000;
+    rank_create(self);
+    rank_ok(self, gm_barrier(self->comm)); /* all links are there */
+    for (int i = 0; i < LATE_ROUNDS; i++) {
+        rank_meet(self, 0, (i + 1) * self->world_size);
+        int64_t until_ns = gmi_deadline_after_ms(LATE_MS);
+        while (self->rank == 1 && !gmi_deadline_passed(until_ns)) {}
+        gm_traffic before = traffic_of(self, GM_BARRIER);
+        rank_ok(self, gm_barrier(self->comm));
+        gm_traffic after = traffic_of(self, GM_BARRIER);
+        int64_t waiting_ns = after.waiting_ns - before.waiting_ns, elapsed_ns = after.elapsed_ns - before.elapsed_ns;
+        rank_check(self, waiting_ns >= 0 && waiting_ns <= elapsed_ns);
+        n_long += elapsed_ns >= LATE_MS * GMI_NS_PER_MS / 2;
+        n_busy += elapsed_ns >= LATE_MS * GMI_NS_PER_MS / 2 && waiting_ns < elapsed_ns / 2;
+    }
+    /* Others may have had the core while it was at work, but not often. */
+    if (self->rank == 0 && n_busy > n_long / 4) rank_fail(self, __FILE__, __LINE__, "busy in %d of %d long barriers", n_busy, n_long);
+    rank_destroy(self);
+}
+
+static void trying_until_it_succeeds_is_waiting(void **state)
+{
+    struct ranks_job job = { .n_ranks = 2, .body = come_late };
+    ranks_run(state, &job);
+}
+
 static void the_naive_baseline_counts_its_n_fold_traffic(void **state)
 {
     count_with(state, 2, "naive");
@@ -240,6 +272,7 @@ int main(void)
         TEST(counters_equal_formula_and_kernel_on_3_ranks),
         TEST(counters_equal_formula_and_kernel_on_4_ranks),
         TEST(counters_equal_formula_and_kernel_on_5_ranks),
+        TEST(trying_until_it_succeeds_is_waiting),
         TEST(the_naive_baseline_counts_its_n_fold_traffic),
         TEST(whatever_is_chosen_for_small_messages_has_its_formula_too),
         TEST(an_all_reduce_sends_two_buffers_less_two_chunks),
