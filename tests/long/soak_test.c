@@ -222,8 +222,49 @@ static void random_scripts_play_to_their_end(void **state)
     }
 }
 
+/* ---- death at any moment -------------------------------------------------------------------------------- */
+
+/* While it meets the others, works, or says goodbye: nobody waits longer than for the start-up, and a loss
+ * names who is lost. */
+static void live_briefly(struct rank_self *self)
+{
+    static double values[MAX_ELEMS];
+    int       victim = *(const int *)self->user;
+    gm_error  error;
+    gm_status status = gm_comm_create(&self->comm, &self->options, &error);
+    for (int i = 0; i < 30 && status == GM_OK; i++) {
+        status = gm_all_reduce(self->comm, values, values, i % 3 ? 50 : MAX_ELEMS, GM_F64, GM_SUM);
+        if (status == GM_OK && i % 5 == 0) status = gm_barrier(self->comm);
+        error = *gm_comm_error(self->comm);
+    }
+    if (status != GM_OK && (status != GM_ERR_TIMEOUT || self->comm != NULL) &&
+        (status != GM_ERR_PEER_LOST || error.culprit != victim)) {
+        rank_fail(self, __FILE__, __LINE__, "%s, culprit %d: %s", gm_status_name(status), error.culprit, error.text);
+    }
+    rank_destroy(self);
+}
+
+static void a_death_at_any_moment_leaves_nobody_waiting(void **state)
+{
+    for (uint64_t seed = 1; seed <= 300; seed++) {
+        struct gmi_rng   r = { .key = gmi_rng_key(seed, 3) };
+        int              n = 2 + (int)gmi_rng_next_below(&r, 4), victim = (int)gmi_rng_next_below(&r, (uint64_t)n);
+        struct ranks_job job = { .n_ranks = n, .body = live_briefly, .user = &victim, .is_hand_started = seed % 2,
+                                 .connect_timeout_ms = 400 * ranks_slowness(), .limit_ms = 8000 };
+        struct ranks *job_ranks = ranks_start(state, &job);
+        int64_t       until_ns = gmi_now_ns() + (int64_t)gmi_rng_next_below(&r, 20000) * 1000 * ranks_slowness();
+        ranks_accept_any_end(job_ranks, victim);
+        while (gmi_now_ns() < until_ns) ranks_serve(job_ranks, 1);
+        ranks_signal(job_ranks, victim, SIGKILL);
+        ranks_finish(job_ranks);
+    }
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test_teardown(random_scripts_play_to_their_end, ranks_teardown) };
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_teardown(random_scripts_play_to_their_end, ranks_teardown),
+        cmocka_unit_test_teardown(a_death_at_any_moment_leaves_nobody_waiting, ranks_teardown),
+    };
     return cmocka_run_group_tests_name("soak", tests, NULL, NULL);
 }

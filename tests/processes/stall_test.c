@@ -229,7 +229,7 @@ static void change_limits(struct rank_self *self)
 {
     rank_create(self);
     rank_check(self, gm_comm_set_stall_limit(self->comm, -1) == -1 && gm_comm_set_stall_limit(NULL, 5) == -1);
-    rank_check(self, gm_comm_set_stall_limit(self->comm, stall_ms()) == 60000);
+    rank_check(self, gm_comm_set_stall_limit(self->comm, stall_ms()) == self->options.stall_limit_ms);
     rank_check(self, gm_comm_set_call_limit(self->comm, 0) == 0);
     rank_ok(self, gm_barrier(self->comm));
     if (self->rank == 0) {

@@ -34,6 +34,7 @@ struct member {
     int   report_fd; /* -1: it has ended, or closed it */
     bool  has_ended;
     int   wait_status, expected_wait_status;
+    bool  may_end_anyhow;
     struct text said;
 };
 
@@ -350,7 +351,7 @@ static void check_the_ends(struct ranks *r)
 {
     for (int k = 0; k < r->job.n_ranks; k++) {
         struct member *m = &r->members[k];
-        if (!m->has_ended || m->wait_status == m->expected_wait_status) continue;
+        if (!m->has_ended || m->may_end_anyhow || m->wait_status == m->expected_wait_status) continue;
         while (m->report_fd >= 0) hear(m);
         for (int i = 0; i < 20; i++) turn(r); /* what the others have to say about it */
         show_all(r);
@@ -384,6 +385,8 @@ void ranks_expect_signal(struct ranks *r, int rank, int signal_number)
 {
     r->members[rank].expected_wait_status = signal_number;
 }
+
+void ranks_accept_any_end(struct ranks *r, int rank) { r->members[rank].may_end_anyhow = true; }
 
 void ranks_expect_exit(struct ranks *r, int rank, int status)
 {

@@ -74,6 +74,7 @@ pid_t ranks_pid(const struct ranks *r, int rank);
 
 /* This rank will end so: by a signal, or with an exit status. Else 0 is expected. */
 void ranks_expect_signal(struct ranks *r, int rank, int signal_number);
+void ranks_accept_any_end(struct ranks *r, int rank);
 void ranks_expect_exit(struct ranks *r, int rank, int status);
 
 /* Waits until all have ended, as expected; else fails the test and shows what they said. */
