@@ -240,6 +240,17 @@ static gm_status begin(struct gmi_engine *e)
     return is_alarmed ? look_at_alarm(e) : GM_OK; /* after a failure a call fails at once */
 }
 
+/* On a crowded machine word of the cause may lie in our socket, and the service thread may not have had a core for
+ * all this time. Before we blame anybody we read it ourselves. */
+static gm_status listen_ourselves(struct gmi_engine *e)
+{
+    struct gm_comm *root = e->comm->root;
+    pthread_mutex_lock(&root->lock);
+    gmi_control_step(&root->control);
+    pthread_mutex_unlock(&root->lock);
+    return look_at_alarm(e);
+}
+
 /* Moves the collective that runs. GM_OK: finished. GM_AGAIN: as far as it goes now. Else it has failed. */
 static gm_status advance(struct gmi_engine *e)
 {
@@ -249,7 +260,11 @@ static gm_status advance(struct gmi_engine *e)
         gm_status alarm = look_at_alarm(e);
         if (alarm != GM_OK) return alarm;
     }
-    if (e->blame_at_ns != 0) return gmi_deadline_passed(e->blame_at_ns) ? blame_peer(e) : GM_AGAIN;
+    if (e->blame_at_ns != 0 && !gmi_deadline_passed(e->blame_at_ns)) return GM_AGAIN;
+    if (e->blame_at_ns != 0) {
+        gm_status word = listen_ourselves(e);
+        return word != GM_OK ? word : blame_peer(e);
+    }
     if (status == GM_AGAIN && e->limit_at_ns != GMI_NEVER && gmi_deadline_passed(e->limit_at_ns)) return overtime(e);
     if (status == GM_ERR_PEER_LOST) { /* who broke it first is often known in a moment */
         e->blame_at_ns = gmi_deadline_after_ms(EARLIER_CAUSE_MS);
