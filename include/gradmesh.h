@@ -545,7 +545,7 @@ GM_API gm_status gm_wire_round_trip(const gm_comm *comm, const float *send, floa
 
 /* What the data links have carried and how long collectives took, since creation. */
 typedef struct gm_traffic {
-    uint64_t calls;               /* collectives that were started */
+    uint64_t calls;               /* collectives that were started, and messages */
     uint64_t payload_sent_bytes;
     uint64_t payload_recv_bytes;
     uint64_t protocol_sent_bytes; /* descriptors, piece headers; for GM_COLLECTIVE_END also handshakes */
@@ -572,7 +572,7 @@ GM_API GM_MUST_USE gm_status gm_comm_kernel_traffic(const gm_comm *comm, uint64_
 
 /* The payload that this rank will send in one such call, by the formula of the algorithm that would
  * be chosen: for the ring all-reduce, 2 D less two chunks. `root` matters where there is
- * one; of GM_ALL_TO_ALL `count` is that of a block. A reduction is taken to be GM_SUM.
+ * one; of GM_ALL_TO_ALL `count` is that of a block, of GM_SEND and GM_SENDRECV what is sent. A reduction is taken to be GM_SUM.
  * Does not block. GM_OK, GM_ERR_ARG, GM_ERR_UNSUPPORTED. */
 GM_API gm_status gm_comm_payload_formula(const gm_comm *comm, gm_collective which, size_t count,
                                          gm_dtype dtype, int root, uint64_t *sent_bytes);

@@ -195,7 +195,7 @@ static bool is_drained(struct gm_comm *root)
     return drained;
 }
 
-static void finish_links(struct gm_comm *comm)
+static void finish_links(struct gm_comm *comm) /* with the lock held */
 {
     for (int lane = 0; lane < GMI_LANES; lane++) {
         for (int k = 0; comm->lines[lane] != NULL && k < comm->n_ranks; k++) {
@@ -215,7 +215,9 @@ static void say_goodbye(struct gm_comm *root)
     pthread_mutex_unlock(&root->lock);
     gmi_service_wake(root);
     while (!is_drained(root) && !gmi_deadline_passed(deadline_ns)) gmi_caller_wait(root, deadline_ns);
+    pthread_mutex_lock(&root->lock);
     finish_links(root);
+    pthread_mutex_unlock(&root->lock);
 }
 
 /* Takes a split out of everybody's sight. */
@@ -324,6 +326,18 @@ static gm_status kernel_counts(struct gmi_link *link, int64_t deadline_ns, uint6
     }
 }
 
+/* A link of either lane; NULL: there is none. It stays: only destroying the communicator closes it. */
+static struct gmi_link *link_at(const gm_comm *comm, int index)
+{
+    pthread_mutex_t       *lock = &comm->root->lock;
+    const struct gmi_line *lines = comm->lines[GMI_LANE_DATA];
+    pthread_mutex_lock(lock);
+    if (index >= comm->n_ranks) lines = comm->lines[GMI_LANE_MESSAGES];
+    struct gmi_link *link = lines != NULL ? lines[index % comm->n_ranks].port->link : NULL;
+    pthread_mutex_unlock(lock);
+    return link;
+}
+
 static bool is_busy(const gm_comm *comm)
 {
     bool is_busy_now = atomic_load(&comm->is_in_call);
@@ -338,9 +352,8 @@ gm_status gm_comm_kernel_traffic(const gm_comm *comm, uint64_t *sent_bytes, uint
     int64_t deadline_ns = gmi_deadline_after_ms(ACKNOWLEDGE_MS);
     *sent_bytes = *recv_bytes = 0;
     for (int k = 0; k < GMI_LANES * comm->n_ranks; k++) {
-        uint64_t               sent, recv;
-        const struct gmi_line *lines = comm->lines[k / comm->n_ranks];
-        struct gmi_link       *link = lines != NULL ? lines[k % comm->n_ranks].port->link : NULL;
+        uint64_t         sent, recv;
+        struct gmi_link *link = link_at(comm, k);
         if (link == NULL) continue;
         gm_status status = kernel_counts(link, deadline_ns, &sent, &recv);
         if (status != GM_OK) return status;

@@ -476,9 +476,10 @@ static gm_status prepare(struct gmi_engine *e, const struct gmi_request *request
 {
     const struct gmi_algo *algo = choose(e, request);
     gm_status              status = GM_OK;
+    struct gmi_failure     failure;
     if (needs_others(e, request)) {
         status = gmi_comm_need_links(e->comm, algo, request);
-    } else if (atomic_load(&e->comm->is_alarmed)) { /* a world of one can only have aborted itself */
+    } else if (atomic_load(&e->comm->is_alarmed) && gmi_comm_has_failed(e->comm, &failure)) {
         status = gmi_comm_report_failure(e->comm, NULL, &e->comm->error);
     }
     if (status != GM_OK) return status;

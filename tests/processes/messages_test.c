@@ -1,6 +1,7 @@
 /* Messages between real processes: every pair, any size, beside collectives; and what cannot be fits nobody, but is
  * said by all. */
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -341,6 +342,40 @@ static void a_peer_that_has_left_is_named(void **state)
     }
 }
 
+/* ---- a death ---------------------------------------------------------------------------------------- */
+
+static void wait_for_the_dead(struct rank_self *self)
+{
+    uint8_t *b = malloc(BIG);
+    rank_create(self);
+    rank_mark(self, 2);
+    if (self->rank == 1) {
+        for (;;) send_one(self, 0, 1, BIG); /* until it is killed */
+    }
+    gm_status status = GM_OK;
+    if (self->rank == 0) {
+        while (status == GM_OK) status = gm_recv(self->comm, b, BIG, GM_U8, 1, 1);
+    } else {
+        status = gm_recv(self->comm, b, 10, GM_U8, 0, 1); /* from one who is alive */
+    }
+    rank_say(self, "%s", gm_comm_error(self->comm)->text);
+    rank_expect(self, GM_ERR_PEER_LOST, status);
+    rank_check(self, gm_comm_error(self->comm)->culprit == 1);
+    rank_destroy(self);
+    free(b);
+}
+
+static void a_killed_peer_is_named_by_all(void **state)
+{
+    struct ranks_job job = { .n_ranks = 3, .body = wait_for_the_dead };
+    struct ranks    *r = ranks_start(state, &job);
+    ranks_await(r, 2, 3);
+    ranks_serve(r, 30);
+    ranks_expect_signal(r, 1, SIGKILL);
+    ranks_signal(r, 1, SIGKILL);
+    ranks_finish(r);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_teardown(name, ranks_teardown)
@@ -356,6 +391,7 @@ int main(void)
         TEST(a_receiver_that_is_in_a_collective_is_named),
         TEST(a_sender_that_does_not_come_is_named),
         TEST(a_peer_that_has_left_is_named),
+        TEST(a_killed_peer_is_named_by_all),
     };
     return cmocka_run_group_tests_name("messages between processes", tests, NULL, NULL);
 }

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -344,6 +345,69 @@ static void a_call_of_a_split_that_somebody_has_destroyed_fails(void **state)
     ranks_run(state, &job);
 }
 
+/* Who has left the root is missed only by those who need it. */
+static void go_on_without_one(struct rank_self *self)
+{
+    gm_comm *pair;
+    int32_t  own = self->rank, other = -1;
+    rank_create(self);
+    rank_ok(self, gm_comm_split(self->comm, self->rank < 2 ? 0 : -1, 0, &pair));
+    if (self->rank < 2) {
+        rank_await(self, 1, 1);
+        for (int i = 0; i < 20; i++) {
+            rank_check(self, sum_of(self, pair, self->rank) == 1);
+            rank_ok(self, gm_sendrecv(self->comm, &own, 1, 1 - own, 3, &other, 1, 1 - own, 3, GM_I32));
+            rank_check(self, other == 1 - own);
+            rank_ok(self, gm_sendrecv(self->comm, &own, 1, own, 3, &other, 1, own, 3, GM_I32));
+            rank_check(self, other == own);
+        }
+        rank_meet(self, 2, 2);
+        rank_expect(self, GM_ERR_PEER_LOST, gm_barrier(self->comm));
+        rank_check(self, strstr(gm_comm_error(self->comm)->text, "has left") != NULL);
+        gm_comm_destroy(pair);
+    } else {
+        rank_destroy(self);
+        rank_mark(self, 1);
+        return;
+    }
+    rank_destroy(self);
+}
+
+static void who_has_left_is_missed_only_by_those_who_need_it(void **state)
+{
+    struct ranks_job job = { .n_ranks = 3, .body = go_on_without_one };
+    ranks_run(state, &job);
+}
+
+/* A process forked from a rank frees its copies, in any order, and nobody notices. */
+static void fork_with_splits(struct rank_self *self)
+{
+    gm_comm *split;
+    rank_create(self);
+    rank_ok(self, gm_comm_split(self->comm, 0, 0, &split));
+    rank_check(self, sum_of(self, split, 1) == self->world_size);
+    pid_t pid = fork();
+    if (pid == 0) {
+        bool is_refused = gm_barrier(split) == GM_ERR_STATE;
+        if (self->rank % 2 == 0) gm_comm_destroy(split);
+        gm_comm_destroy(self->comm);
+        if (self->rank % 2 == 1) gm_comm_destroy(split);
+        _exit(is_refused ? 0 : 1);
+    }
+    int status = -1;
+    rank_check(self, waitpid(pid, &status, 0) == pid && WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    rank_check(self, sum_of(self, split, 1) == self->world_size);
+    rank_ok(self, gm_barrier(self->comm));
+    gm_comm_destroy(split);
+    rank_destroy(self);
+}
+
+static void a_forked_child_may_destroy_its_copies(void **state)
+{
+    struct ranks_job job = { .n_ranks = 2, .body = fork_with_splits };
+    ranks_run(state, &job);
+}
+
 static void abort_a_split(struct rank_self *self)
 {
     gm_comm *split = odd_ones(self);
@@ -375,6 +439,8 @@ int main(void)
         TEST(who_does_not_come_to_a_split_is_named),
         TEST(a_death_is_known_in_all_of_them),
         TEST(a_call_of_a_split_that_somebody_has_destroyed_fails),
+        TEST(who_has_left_is_missed_only_by_those_who_need_it),
+        TEST(a_forked_child_may_destroy_its_copies),
         TEST(an_abort_of_one_is_the_abort_of_all),
     };
     return cmocka_run_group_tests_name("splits", tests, NULL, NULL);
