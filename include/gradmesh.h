@@ -275,26 +275,28 @@ GM_API GM_MUST_USE gm_status gm_comm_options_from_env(gm_comm_options *options, 
 GM_API GM_MUST_USE gm_status gm_comm_create(gm_comm **comm, const gm_comm_options *options,
                                             gm_error *error);
 
-/* Parts the ranks of `comm` into communicators: those that call with the same colour (from 0 on) belong together, in the
- * order of their keys, and of their ranks where keys are the same. All ranks of `comm` call it, as a collective;
- * one with a negative colour gets none, *split is NULL.
+/* Parts the ranks of `comm` into communicators: those that call with the same colour (from 0 on)
+ * belong together, in the order of their keys, and of their ranks where keys are the same. All
+ * ranks of `comm` call it, as a collective; one with a negative colour gets none, *split is NULL.
  *
- * The new one has the options of `comm`, its limits and its reductions (gm_redop_create). It has links of its own, made when they are
- * first needed, and shares everything else with the communicator that gm_comm_create made: the service thread, the control
- * connections, and the fate: what fails one fails all. Numbers of ranks in errors are those in that one.
- * Each may be used by another thread, and split again. Destroy each with gm_comm_destroy, in any order.
+ * The new one has the options of `comm`, its limits and its reductions (gm_redop_create). It has
+ * links of its own, made when they are first needed, and shares everything else with the
+ * communicator that gm_comm_create made: the service thread, the control connections, and the fate:
+ * what fails one fails all. Numbers of ranks in errors are those in that one. Each may be used by
+ * another thread, and split again. Destroy each with gm_comm_destroy, in any order.
  *
  * Status: as of a collective of `comm`. */
 GM_API GM_MUST_USE gm_status gm_comm_split(gm_comm *comm, int colour, int key, gm_comm **split);
 
-/* Changes a limit for the calls that begin from now on; the old value, -1 if there was a mistake (nothing is
- * changed then). 0: no limit. Each rank may have its own; on one that runs out the communicator fails, with
- * GM_ERR_TIMEOUT on all ranks. Does not block; not while another thread is in a call.
+/* Changes a limit for the calls that begin from now on; the old value, -1 if there was a mistake
+ * (nothing is changed then). 0: no limit. Each rank may have its own; on one that runs out the
+ * communicator fails, with GM_ERR_TIMEOUT on all ranks. Does not block; not while another thread is
+ * in a call.
  *
  * The stall limit is that of gm_comm_options: no byte has moved for so long. */
 GM_API int gm_comm_set_stall_limit(gm_comm *comm, int limit_ms);
-/* The call limit bounds a call as a whole, also one that is slow but not still: collectives, messages and work from its
- * turn on. 0, the default: none. */
+/* The call limit bounds a call as a whole, also one that is slow but not still: collectives,
+ * messages and work from its turn on. 0, the default: none. */
 GM_API int gm_comm_set_call_limit(gm_comm *comm, int limit_ms);
 
 /* Says goodbye to the others and frees everything. Blocks for two seconds at the most. The last
@@ -341,32 +343,33 @@ GM_API gm_status gm_redop_destroy(gm_comm *comm, gm_redop redop);
 /* ---- collectives ------------------------------------------------------------------------------- *
  *
  * All block until this rank's part is done and its buffers may be reused. They wait for the other
- * ranks; each wait ends when the communicator fails (a rank is lost or aborts) or when no byte moved
- * for stall_limit_ms. Every rank must make the same calls in the same order with the same
+ * ranks; each wait ends when the communicator fails (a rank is lost or aborts) or when no byte
+ * moved for stall_limit_ms. Every rank must make the same calls in the same order with the same
  * arguments; what differs is found by the neighbours before anything is used, and fails the
  * communicator on every rank with GM_ERR_MISMATCH and both versions of the call.
  *
  * `send` is only read; `recv` is written. In place means send == recv; other overlaps are refused.
  * Buffers need the alignment of their element type. After an error the contents of `recv` are
- * unspecified. A buffer may be NULL when its count is 0. Any count works, also 0, fewer elements than
- * ranks, and more than 2^31 bytes.
+ * unspecified. A buffer may be NULL when its count is 0. Any count works, also 0, fewer elements
+ * than ranks, and more than 2^31 bytes.
  *
- * A buffer for all ranks is made of chunks, one for each rank, in rank order. They are as equal as they can be
- * (gm_chunk), or of the sizes in `counts`, which has one count for each rank, any, also 0; all ranks hand in the same
- * counts. Of a collective with a root, `recv` of the other ranks is ignored where only the root receives, `send` where
- * only the root sends; in place then matters on the root only.
+ * A buffer for all ranks is made of chunks, one for each rank, in rank order. They are as equal as
+ * they can be (gm_chunk), or of the sizes in `counts`, which has one count for each rank, any, also
+ * 0; all ranks hand in the same counts. Of a collective with a root, `recv` of the other ranks is
+ * ignored where only the root receives, `send` where only the root sends; in place then matters on
+ * the root only.
  *
- * Success says that this rank has its result. It says nothing about the others, except that all have
- * entered this call; with a root only the root of gm_reduce and gm_gather knows that of all, others of the
- * rank before them.
+ * Success says that this rank has its result. It says nothing about the others, except that all
+ * have entered this call; with a root only the root of gm_reduce and gm_gather knows that of all,
+ * others of the rank before them.
  *
- * Status, of all: GM_OK; GM_ERR_ARG; GM_ERR_STATE (another thread is inside); GM_ERR_UNSUPPORTED (for
- * example GM_BXOR of floats); GM_ERR_MISMATCH; GM_ERR_PEER_LOST; GM_ERR_TIMEOUT; GM_ERR_ABORTED;
- * GM_ERR_PROTOCOL; GM_ERR_SYSTEM; GM_ERR_NOMEM.
+ * Status, of all: GM_OK; GM_ERR_ARG; GM_ERR_STATE (another thread is inside); GM_ERR_UNSUPPORTED
+ * (for example GM_BXOR of floats); GM_ERR_MISMATCH; GM_ERR_PEER_LOST; GM_ERR_TIMEOUT;
+ * GM_ERR_ABORTED; GM_ERR_PROTOCOL; GM_ERR_SYSTEM; GM_ERR_NOMEM.
  *
- * Source: ring all-reduce: Patarasuk and Yuan, "Bandwidth optimal all-reduce algorithms for clusters
- * of workstations", J. Parallel Distrib. Comput. 69 (2009). Its use for gradients: Gibiansky,
- * "Bringing HPC techniques to deep learning" (2017). */
+ * Source: ring all-reduce: Patarasuk and Yuan, "Bandwidth optimal all-reduce algorithms for
+ * clusters of workstations", J. Parallel Distrib. Comput. 69 (2009). Its use for gradients:
+ * Gibiansky, "Bringing HPC techniques to deep learning" (2017). */
 
 /* The part of `count` elements that belongs to `rank`: *first_elem and *n_elems. Chunks are in rank
  * order, cover everything, and differ by one element at the most, the longer ones first.
@@ -403,28 +406,28 @@ GM_API GM_MUST_USE gm_status gm_all_gather(gm_comm *comm, const void *send, void
 GM_API GM_MUST_USE gm_status gm_all_gatherv(gm_comm *comm, const void *send, void *recv,
                                             const size_t *counts, gm_dtype dtype);
 
-/* Collects the chunks on the root. `send`: this rank's chunk. `recv`: count elements on the root. In place
- * (send == recv on the root) the root's chunk already stands in its place. */
+/* Collects the chunks on the root. `send`: this rank's chunk. `recv`: count elements on the root.
+ * In place (send == recv on the root) the root's chunk already stands in its place. */
 GM_API GM_MUST_USE gm_status gm_gather(gm_comm *comm, const void *send, void *recv, size_t count,
                                        gm_dtype dtype, int root);
 GM_API GM_MUST_USE gm_status gm_gatherv(gm_comm *comm, const void *send, void *recv,
                                         const size_t *counts, gm_dtype dtype, int root);
 
-/* Hands the chunks out. `send`: count elements on the root. `recv`: this rank's chunk. In place (send == recv on
- * the root) the root's chunk stays where it is. */
+/* Hands the chunks out. `send`: count elements on the root. `recv`: this rank's chunk. In place
+ * (send == recv on the root) the root's chunk stays where it is. */
 GM_API GM_MUST_USE gm_status gm_scatter(gm_comm *comm, const void *send, void *recv, size_t count,
                                         gm_dtype dtype, int root);
 GM_API GM_MUST_USE gm_status gm_scatterv(gm_comm *comm, const void *send, void *recv,
                                          const size_t *counts, gm_dtype dtype, int root);
 
-/* Every rank has something for every rank: block k of `send` goes to rank k, and block k of `recv` comes from it.
- * Each block has `count` elements, so both buffers have world_size times as many. */
+/* Every rank has something for every rank: block k of `send` goes to rank k, and block k of `recv`
+ * comes from it. Each block has `count` elements, so both buffers have world_size times as many. */
 GM_API GM_MUST_USE gm_status gm_all_to_all(gm_comm *comm, const void *send, void *recv, size_t count,
                                            gm_dtype dtype);
 
-/* The same with send_counts[k] elements for rank k and recv_counts[k] from it, which must be what rank k hands in as
- * its send_counts for this rank. In place the buffer holds the blocks for others first and those from others
- * afterwards, packed either way. */
+/* The same with send_counts[k] elements for rank k and recv_counts[k] from it, which must be what
+ * rank k hands in as its send_counts for this rank. In place the buffer holds the blocks for others
+ * first and those from others afterwards, packed either way. */
 GM_API GM_MUST_USE gm_status gm_all_to_allv(gm_comm *comm, const void *send, const size_t *send_counts,
                                             void *recv, const size_t *recv_counts, gm_dtype dtype);
 
@@ -437,16 +440,18 @@ GM_API GM_MUST_USE gm_status gm_barrier(gm_comm *comm);
 
 /* ---- messages ---------------------------------------------------------------------------------- *
  *
- * From one rank to another, of any size. All block. One rule for all sizes: a message goes from sender to receiver
- * when both are there. A send is over when its receiver has asked for it and the payload is on its way, so it
- * waits for the receiver, and nothing is kept in between. Messages and collectives do not wait for each other: each pair
- * of ranks that exchanges messages has a connection for them, made when it is first needed.
+ * From one rank to another, of any size. All block. One rule for all sizes: a message goes from
+ * sender to receiver when both are there. A send is over when its receiver has asked for it and the
+ * payload is on its way, so it waits for the receiver, and nothing is kept in between. Messages and
+ * collectives do not wait for each other: each pair of ranks that exchanges messages has a
+ * connection for them, made when it is first needed.
  *
- * A receive takes the next message from that rank, and must name its tag (from 0), its count and its type. Since a
- * rank is in one call at a time, two that face each other and do not fit can never get any further: another tag, count
- * or type, both sending or both receiving. That fails the communicator at once, on all ranks, with GM_ERR_MISMATCH
- * and both versions of the call; to exchange, call gm_sendrecv. Three ranks that wait for each other in a circle, or
- * a receiver that calls something else, are found by the stall limit, and the error names them.
+ * A receive takes the next message from that rank, and must name its tag (from 0), its count and
+ * its type. Since a rank is in one call at a time, two that face each other and do not fit can
+ * never get any further: another tag, count or type, both sending or both receiving. That fails the
+ * communicator at once, on all ranks, with GM_ERR_MISMATCH and both versions of the call; to
+ * exchange, call gm_sendrecv. Three ranks that wait for each other in a circle, or a receiver that
+ * calls something else, are found by the stall limit, and the error names them.
  *
  * Status: as of collectives. */
 
@@ -456,18 +461,20 @@ GM_API GM_MUST_USE gm_status gm_send(gm_comm *comm, const void *buffer, size_t c
 GM_API GM_MUST_USE gm_status gm_recv(gm_comm *comm, void *buffer, size_t count, gm_dtype dtype, int from,
                                      int tag);
 
-/* Both at once, at any size: send_count elements to the rank `to`, recv_count from the rank `from`, which may be the
- * same one, or others that send, receive or exchange. The buffers must not overlap. A rank may exchange with
- * itself, if both halves agree. */
-GM_API GM_MUST_USE gm_status gm_sendrecv(gm_comm *comm, const void *send, size_t send_count, int to, int send_tag,
-                                         void *recv, size_t recv_count, int from, int recv_tag, gm_dtype dtype);
+/* Both at once, at any size: send_count elements to the rank `to`, recv_count from the rank `from`,
+ * which may be the same one, or others that send, receive or exchange. The buffers must not
+ * overlap. A rank may exchange with itself, if both halves agree. */
+GM_API GM_MUST_USE gm_status gm_sendrecv(gm_comm *comm, const void *send, size_t send_count, int to,
+                                         int send_tag, void *recv, size_t recv_count, int from,
+                                         int recv_tag, gm_dtype dtype);
 
 /* ---- asynchronous work ------------------------------------------------------------------------- *
  *
- * The same collectives, started now and finished later: the service thread moves them while the caller
- * computes. Up to 128 may be in flight; they run one after another in the order in which they were started, which
- * must be the same on all ranks, blocking calls included. Buffers and counts belong to the work until it is done: they
- * may not be written, and `recv` not be read, before gm_work_test or gm_work_wait says so.
+ * The same collectives, started now and finished later: the service thread moves them while the
+ * caller computes. Up to 128 may be in flight; they run one after another in the order in which
+ * they were started, which must be the same on all ranks, blocking calls included. Buffers and
+ * counts belong to the work until it is done: they may not be written, and `recv` not be read,
+ * before gm_work_test or gm_work_wait says so.
  *
  *     gm_work *work;
  *     if (gm_all_reduce_start(comm, grad, grad, count, GM_F32, GM_SUM, &work) != GM_OK) ...
@@ -475,10 +482,11 @@ GM_API GM_MUST_USE gm_status gm_sendrecv(gm_comm *comm, const void *send, size_t
  *     if (gm_work_wait(work, -1) != GM_OK) ...
  *     gm_work_release(work);
  *
- * A start does not wait for other ranks, except for a connection the first time that an algorithm needs one.
- * Status of a start: GM_OK and *work is set; else the record is in gm_comm_error and *work is NULL: what the
- * blocking call returns for arguments, GM_ERR_STATE also when too many are in flight. What goes wrong later is
- * the work's status; with the communicator's failure all unfinished work is done, with that error. */
+ * A start does not wait for other ranks, except for a connection the first time that an algorithm
+ * needs one. Status of a start: GM_OK and *work is set; else the record is in gm_comm_error and
+ * *work is NULL: what the blocking call returns for arguments, GM_ERR_STATE also when too many are
+ * in flight. What goes wrong later is the work's status; with the communicator's failure all
+ * unfinished work is done, with that error. */
 
 typedef struct gm_work gm_work;
 
@@ -571,9 +579,9 @@ GM_API GM_MUST_USE gm_status gm_comm_kernel_traffic(const gm_comm *comm, uint64_
                                                     uint64_t *recv_bytes);
 
 /* The payload that this rank will send in one such call, by the formula of the algorithm that would
- * be chosen: for the ring all-reduce, 2 D less two chunks. `root` matters where there is
- * one; of GM_ALL_TO_ALL `count` is that of a block, of GM_SEND and GM_SENDRECV what is sent. A reduction is taken to be GM_SUM.
- * Does not block. GM_OK, GM_ERR_ARG, GM_ERR_UNSUPPORTED. */
+ * be chosen: for the ring all-reduce, 2 D less two chunks. `root` matters where there is one; of
+ * GM_ALL_TO_ALL `count` is that of a block, of GM_SEND and GM_SENDRECV what is sent. A reduction is
+ * taken to be GM_SUM. Does not block. GM_OK, GM_ERR_ARG, GM_ERR_UNSUPPORTED. */
 GM_API gm_status gm_comm_payload_formula(const gm_comm *comm, gm_collective which, size_t count,
                                          gm_dtype dtype, int root, uint64_t *sent_bytes);
 

@@ -6,6 +6,7 @@ void gmi_binomial_peers(int n_ranks, int rank, int root, gmi_need_fn need, void 
     gmi_ring_peers(n_ranks, rank, root, need, user);
     if (t.number != 0) need(user, gmi_binomial_parent(&t));
     for (int distance = 1; distance < t.span; distance *= 2) {
-        if (gmi_binomial_has_child(&t, distance)) need(user, gmi_binomial_rank(&t, t.number + distance));
+        if (gmi_binomial_has_child(&t, distance))
+            need(user, gmi_binomial_rank(&t, t.number + distance));
     }
 }

@@ -1,18 +1,20 @@
-/* bruck.c - all-gather in ceil(log2 N) rounds, for small chunks and many ranks; N need not be a power of two.
+/* bruck.c - all-gather in ceil(log2 N) rounds, for small chunks and many ranks; N need not be a
+ * power of two.
  *
- * Rank r always has the chunks of r-h+1, ..., r-1, r (mod N), with h = 1 at first. In a round it sends as many of them as
- * are still wanted, the m = min(h, N - h) nearest to its own, to rank r + h, and gets as many, those of
- * r-h-m+1, ..., r-h, from rank r - h:
+ * Rank r always has the chunks of r-h+1, ..., r-1, r (mod N), with h = 1 at first. In a round it
+ * sends as many of them as are still wanted, the m = min(h, N - h) nearest to its own, to rank r +
+ * h, and gets as many, those of r-h-m+1, ..., r-h, from rank r - h:
  *
  *     N = 5, rank 4     {4}     {3,4}     {1,2,3,4}     {0,1,2,3,4}
  *
- * (The picture in the source goes to the left; to the right neighbours compare calls as in the ring.)
- * Chunks go straight to their places. A run of chunks that wraps around behind the last rank is two transfers, on
- * both sides.
+ * (In the source it goes to the left; to the right neighbours compare calls as in the
+ * ring.) Chunks go straight to their places. A run of chunks that wraps around behind the last rank
+ * is two transfers, on both sides.
  *
- * Cost: ceil(log2 N) latencies; rank r sends D less one chunk, more or less, as chunks differ: the sum of what it sends in
- * the rounds above. Source: Bruck, Ho, Kipnis, Upfal, Weathersby, "Efficient algorithms for all-to-all communications
- * in multiport message-passing systems", IEEE Trans. Parallel and Distributed Systems 8 (1997).
+ * Cost: ceil(log2 N) latencies; rank r sends D less one chunk, more or less, as chunks differ: the
+ * sum of what it sends in the rounds above. Source: Bruck, Ho, Kipnis, Upfal, Weathersby,
+ * "Efficient algorithms for all-to-all communications in multiport message-passing systems", IEEE
+ * Trans. Parallel and Distributed Systems 8 (1997).
  */
 #include "coll/bruck.h"
 
@@ -34,23 +36,28 @@ static size_t range_bytes(const struct gmi_op *op, int first, int end)
     return bytes;
 }
 
-typedef void (*add_fn)(struct gmi_op *op, struct gmi_rounds *r, int peer, uint8_t *data, size_t n_bytes);
+typedef void (*add_fn)(struct gmi_op *op, struct gmi_rounds *r, int peer, uint8_t *data,
+                       size_t n_bytes);
 
-static void add_send(struct gmi_op *op, struct gmi_rounds *r, int peer, uint8_t *data, size_t n_bytes)
+static void add_send(struct gmi_op *op, struct gmi_rounds *r, int peer, uint8_t *data,
+                     size_t n_bytes)
 {
     gmi_rounds_send(op, r, peer, data, n_bytes);
 }
 
-static void add_recv(struct gmi_op *op, struct gmi_rounds *r, int peer, uint8_t *data, size_t n_bytes)
+static void add_recv(struct gmi_op *op, struct gmi_rounds *r, int peer, uint8_t *data,
+                     size_t n_bytes)
 {
     gmi_rounds_recv(op, r, peer, data, n_bytes);
 }
 
 /* The `n_chunks` chunks from `first` on, around the ring. */
-static void add_run(struct gmi_op *op, struct gmi_rounds *r, add_fn add, int peer, int first, int n_chunks)
+static void add_run(struct gmi_op *op, struct gmi_rounds *r, add_fn add, int peer, int first,
+                    int n_chunks)
 {
     int n = gmi_op_ranks(op), end = first + n_chunks;
-    add(op, r, peer, op->output + gmi_op_chunk_at(op, first), range_bytes(op, first, end < n ? end : n));
+    add(op, r, peer, op->output + gmi_op_chunk_at(op, first),
+        range_bytes(op, first, end < n ? end : n));
     if (end > n) add(op, r, peer, op->output, range_bytes(op, 0, end - n));
 }
 
@@ -79,7 +86,8 @@ static uint64_t payload_sent_bytes(const struct gmi_shape *s)
 {
     uint64_t bytes = 0;
     for (int have = 1; have < s->n_ranks; have *= 2) {
-        for (int k = 0; k < n_moved(s->n_ranks, have); k++) bytes += gmi_shape_chunk_bytes(s, (s->rank - k + s->n_ranks) % s->n_ranks);
+        for (int k = 0; k < n_moved(s->n_ranks, have); k++)
+            bytes += gmi_shape_chunk_bytes(s, (s->rank - k + s->n_ranks) % s->n_ranks);
     }
     return bytes;
 }

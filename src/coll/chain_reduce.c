@@ -1,20 +1,24 @@
-/* chain_reduce.c - reduce along the ring, from the root's right neighbour to the root, for large buffers.
+/* chain_reduce.c - reduce along the ring, from the root's right neighbour to the root, for large
+ * buffers.
  *
  *     root+1 -> root+2 -> ... -> root-1 -> root        (mod N)
  *
- * A pipeline: each rank adds its own values to the partial sums that pass and sends them on, so a large buffer takes
- * little longer than one hop. Every rank but the root sends D bytes, which is the least that can be: what it
- * contributes must leave it. The sum is taken in the order of ranks root+1, root+2, ..., root.
+ * A pipeline: each rank adds its own values to the partial sums that pass and sends them on, so a
+ * large buffer takes little longer than one hop. Every rank but the root sends D bytes, which is
+ * the least that can be: what it contributes must leave it. The sum is taken in the order of ranks
+ * root+1, root+2, ..., root.
  *
  * Between `in` and `out` partial sums stand in a window of op->work, used round and round:
  *
- *     1. out_bytes <= in_bytes <= out_bytes + window: nothing leaves before it was added up, nothing is overwritten
- *        before it has left. The root adds up in its output instead, the first rank sends from its input.
+ *     1. out_bytes <= in_bytes <= out_bytes + window: nothing leaves before it was added up,
+ *        nothing is overwritten before it has left. The root adds up in its output instead, the
+ *        first rank sends from its input.
  *     2. Less than one element is held back in scratch.
  *
  * It cannot freeze: the root takes in whatever arrives, so does then the one before it, and so on.
  *
- * Every rank, the root too, sends its descriptor to the right and compares the left's, as in chain.c.
+ * Every rank, the root too, sends its descriptor to the right and compares the left's, as in
+ * chain.c.
  */
 #include "coll/chain_reduce.h"
 
@@ -37,7 +41,10 @@ _Static_assert(sizeof(struct chain) <= GMI_OP_STATE_BYTES, "the chain's state fi
 static struct chain *chain_of(struct gmi_op *op) { return (struct chain *)op->state; }
 
 /* 0: the first to send; N-1: the root. */
-static int place_of(int n_ranks, int rank, int root) { return (rank - root - 1 + n_ranks) % n_ranks; }
+static int place_of(int n_ranks, int rank, int root)
+{
+    return (rank - root - 1 + n_ranks) % n_ranks;
+}
 
 static void begin(struct gmi_op *op)
 {
@@ -63,9 +70,12 @@ static uint8_t *home(const struct chain *c, size_t at_bytes)
 }
 
 /* As far as memory reaches without a break from this position of the window. */
-static size_t to_the_end(const struct chain *c, size_t at_bytes) { return c->window_bytes - at_bytes % c->window_bytes; }
+static size_t to_the_end(const struct chain *c, size_t at_bytes)
+{
+    return c->window_bytes - at_bytes % c->window_bytes;
+}
 
-/* ---- sending ----------------------------------------------------------------------------------- */
+/* ---- sending --------------------------------------------------------------------------------- */
 
 static size_t sendable_bytes(const struct chain *c)
 {
@@ -74,21 +84,28 @@ static size_t sendable_bytes(const struct chain *c)
     return gmi_min_size(c->in_bytes - c->out_bytes, to_the_end(c, c->out_bytes));
 }
 
-static bool wants_to_send(const struct chain *c) { return sendable_bytes(c) > 0 || !c->right->is_descriptor_sent; }
+static bool wants_to_send(const struct chain *c)
+{
+    return sendable_bytes(c) > 0 || !c->right->is_descriptor_sent;
+}
 
 static gm_status send_some(struct chain *c)
 {
     size_t         sent_bytes, ready_bytes = sendable_bytes(c);
     const uint8_t *from = NULL;
     if (ready_bytes > 0) from = is_first(c) ? c->op->input + c->out_bytes : home(c, c->out_bytes);
-    gm_status status = gmi_port_send_some(c->right, from, ready_bytes, c->out_total_bytes - c->out_bytes, &sent_bytes);
+    gm_status status = gmi_port_send_some(c->right, from, ready_bytes,
+                                          c->out_total_bytes - c->out_bytes, &sent_bytes);
     c->out_bytes += sent_bytes;
     return status;
 }
 
-/* ---- receiving --------------------------------------------------------------------------------- */
+/* ---- receiving ------------------------------------------------------------------------------- */
 
-static size_t arriving_bytes(const struct chain *c) { return c->in_total_bytes - c->in_bytes - c->held_bytes; }
+static size_t arriving_bytes(const struct chain *c)
+{
+    return c->in_total_bytes - c->in_bytes - c->held_bytes;
+}
 
 /* How many bytes may be added up now: whole elements that have room without a break. */
 static size_t room_bytes(const struct chain *c)
@@ -103,11 +120,15 @@ static size_t room_bytes(const struct chain *c)
 /* An element that has arrived in part has its room already. */
 static size_t space_bytes(const struct chain *c)
 {
-    size_t room = gmi_min_size(gmi_min_size(room_bytes(c), GMI_SCRATCH_BYTES), arriving_bytes(c) + c->held_bytes);
+    size_t room = gmi_min_size(gmi_min_size(room_bytes(c), GMI_SCRATCH_BYTES),
+                               arriving_bytes(c) + c->held_bytes);
     return room - gmi_min_size(room, c->held_bytes);
 }
 
-static bool wants_to_recv(const struct chain *c) { return space_bytes(c) > 0 || !c->left->is_descriptor_matched; }
+static bool wants_to_recv(const struct chain *c)
+{
+    return space_bytes(c) > 0 || !c->left->is_descriptor_matched;
+}
 
 static void settle(struct chain *c, size_t arrived_bytes)
 {
@@ -125,18 +146,19 @@ static void settle(struct chain *c, size_t arrived_bytes)
 static gm_status recv_some(struct chain *c)
 {
     size_t    got_bytes;
-    gm_status status = gmi_port_recv_some(c->left, c->op->scratch + c->held_bytes, space_bytes(c), arriving_bytes(c),
-                                          &got_bytes);
+    gm_status status = gmi_port_recv_some(c->left, c->op->scratch + c->held_bytes, space_bytes(c),
+                                          arriving_bytes(c), &got_bytes);
     if (got_bytes > 0) settle(c, got_bytes);
     return status;
 }
 
-/* ---- the machine ------------------------------------------------------------------------------- */
+/* ---- the machine ----------------------------------------------------------------------------- */
 
 static bool is_finished(const struct chain *c)
 {
     return c->in_bytes == c->in_total_bytes && c->out_bytes == c->out_total_bytes &&
-           c->right->is_descriptor_sent && c->left->is_descriptor_matched && gmi_port_is_flushed(c->right);
+           c->right->is_descriptor_sent && c->left->is_descriptor_matched &&
+           gmi_port_is_flushed(c->right);
 }
 
 static gm_status progress(struct gmi_op *op)
@@ -159,12 +181,16 @@ static void interest(struct gmi_op *op, struct gmi_poller *poller)
     if (wants_to_recv(c)) gmi_port_watch(c->left, poller, GMI_READABLE);
 }
 
-static uint64_t payload_sent_bytes(const struct gmi_shape *s) { return s->rank == s->root ? 0 : gmi_shape_bytes(s); }
+static uint64_t payload_sent_bytes(const struct gmi_shape *s)
+{
+    return s->rank == s->root ? 0 : gmi_shape_bytes(s);
+}
 
 static size_t work_bytes(const struct gmi_shape *s)
 {
     int place = place_of(s->n_ranks, s->rank, s->root);
-    return place == 0 || place == s->n_ranks - 1 ? 0 : gmi_min_size(WINDOW_BYTES, gmi_shape_bytes(s));
+    return place == 0 || place == s->n_ranks - 1 ? 0
+                                                 : gmi_min_size(WINDOW_BYTES, gmi_shape_bytes(s));
 }
 
 const struct gmi_algo gmi_chain_reduce = {

@@ -1,20 +1,23 @@
-/* direct.c - reduce-scatter, all-gather, all-reduce and reduce without detours: every chunk straight to its owner.
+/* direct.c - reduce-scatter, all-gather, all-reduce and reduce without detours: every chunk
+ * straight to its owner.
  *
  *     reduce-scatter    rank r sends chunk j of its buffer to rank j, for all j, and combines the N
  *                       contributions to chunk r in the order of ranks 0, 1, ..., N-1
  *     all-gather        rank r sends the finished chunk r to all others
  *     gather            rank r sends the finished chunk r to the root
  *
- * All-reduce is the first and the second, reduce the first and the third. The same bytes as the ring in two latencies
- * instead of 2(N-1), at the price of N-1 peers. The owner sees every contribution, so the bits depend on values and
- * N only, not on where chunks begin, and what must be rounded once can be.
+ * All-reduce is the first and the second, reduce the first and the third. The same bytes as the
+ * ring in two latencies instead of 2(N-1), at the price of N-1 peers. The owner sees every
+ * contribution, so the bits depend on values and N only, not on where chunks begin, and what must
+ * be rounded once can be.
  *
- * Each phase is one round, or several in a large world: a batch of distances 1 .. 15, 16 .. 30 and so on, in which
- * rank r sends to r + distance and receives from r - distance. Ranks need not be in the same batch: one that is
- * behind waits only for others in its batch or behind it, so somebody can always go on.
+ * Each phase is one round, or several in a large world: a batch of distances 1 .. 15, 16 .. 30 and
+ * so on, in which rank r sends to r + distance and receives from r - distance. Ranks need not be in
+ * the same batch: one that is behind waits only for others in its batch or behind it, so somebody
+ * can always go on.
  *
- * Cost: D - chunk(r), then (N-1) chunk(r) or, to the root, chunk(r) bytes sent by rank r. Source: the naming
- * and the bounds are those of Thakur, Rabenseifner, Gropp (2005), section 4.4.
+ * Cost: D - chunk(r), then (N-1) chunk(r) or, to the root, chunk(r) bytes sent by rank r. Source:
+ * the naming and the bounds are those of Thakur, Rabenseifner, Gropp (2005), section 4.4.
  */
 #include "coll/direct.h"
 
@@ -24,11 +27,15 @@ static size_t own_bytes(const struct gmi_op *op) { return gmi_op_chunk_bytes(op,
 
 static uint8_t *own_output(const struct gmi_op *op)
 {
-    return op->own_output != NULL ? op->own_output : op->output + gmi_op_chunk_at(op, gmi_op_rank(op));
+    return op->own_output != NULL ? op->own_output
+                                  : op->output + gmi_op_chunk_at(op, gmi_op_rank(op));
 }
 
 /* op->work: one slot for each rank's contribution to our chunk; the own slot stays unused. */
-static uint8_t *slot(const struct gmi_op *op, int rank) { return op->work + (size_t)rank * own_bytes(op); }
+static uint8_t *slot(const struct gmi_op *op, int rank)
+{
+    return op->work + (size_t)rank * own_bytes(op);
+}
 
 static void settle(struct gmi_op *op, uint8_t *to)
 {
@@ -46,7 +53,8 @@ static int n_batches(const struct gmi_op *op) { return gmi_n_batches(gmi_op_rank
 static void send_chunks_to_owners(struct gmi_op *op, struct gmi_rounds *r, int batch)
 {
     int n = gmi_op_ranks(op), rank = gmi_op_rank(op);
-    for (int distance = gmi_batch_first(batch); distance < gmi_batch_end(batch, n - 1); distance++) {
+    for (int distance = gmi_batch_first(batch); distance < gmi_batch_end(batch, n - 1);
+         distance++) {
         int to = (rank + distance) % n, from = (rank - distance + n) % n;
         gmi_rounds_send(op, r, to, op->input + gmi_op_chunk_at(op, to), gmi_op_chunk_bytes(op, to));
         gmi_rounds_recv(op, r, from, slot(op, from), own_bytes(op));
@@ -56,10 +64,12 @@ static void send_chunks_to_owners(struct gmi_op *op, struct gmi_rounds *r, int b
 static void send_own_chunk_to_all(struct gmi_op *op, struct gmi_rounds *r, int batch)
 {
     int n = gmi_op_ranks(op), rank = gmi_op_rank(op);
-    for (int distance = gmi_batch_first(batch); distance < gmi_batch_end(batch, n - 1); distance++) {
+    for (int distance = gmi_batch_first(batch); distance < gmi_batch_end(batch, n - 1);
+         distance++) {
         int to = (rank + distance) % n, from = (rank - distance + n) % n;
         gmi_rounds_send(op, r, to, own_output(op), own_bytes(op));
-        gmi_rounds_recv(op, r, from, op->output + gmi_op_chunk_at(op, from), gmi_op_chunk_bytes(op, from));
+        gmi_rounds_recv(op, r, from, op->output + gmi_op_chunk_at(op, from),
+                        gmi_op_chunk_bytes(op, from));
     }
 }
 
@@ -70,13 +80,15 @@ static void send_own_chunk_to_root(struct gmi_op *op, struct gmi_rounds *r, int 
         if (batch == 0) gmi_rounds_send(op, r, root, slot(op, rank), own_bytes(op));
         return;
     }
-    for (int distance = gmi_batch_first(batch); distance < gmi_batch_end(batch, n - 1); distance++) {
+    for (int distance = gmi_batch_first(batch); distance < gmi_batch_end(batch, n - 1);
+         distance++) {
         int from = (rank - distance + n) % n;
-        gmi_rounds_recv(op, r, from, op->output + gmi_op_chunk_at(op, from), gmi_op_chunk_bytes(op, from));
+        gmi_rounds_recv(op, r, from, op->output + gmi_op_chunk_at(op, from),
+                        gmi_op_chunk_bytes(op, from));
     }
 }
 
-/* ---- the collectives ---------------------------------------------------------------------------- */
+/* ---- the collectives ------------------------------------------------------------------------- */
 
 static bool prepare_reduce_scatter(struct gmi_op *op, struct gmi_rounds *r, int index)
 {
@@ -113,16 +125,37 @@ static bool prepare_reduce(struct gmi_op *op, struct gmi_rounds *r, int index)
     return index < 2 * n;
 }
 
-static void begin_all_reduce(struct gmi_op *op) { gmi_rounds_begin(op, 2 * n_batches(op), prepare_all_reduce); }
-static void begin_reduce(struct gmi_op *op) { gmi_rounds_begin(op, 2 * n_batches(op), prepare_reduce); }
-static void begin_reduce_scatter(struct gmi_op *op) { gmi_rounds_begin(op, n_batches(op), prepare_reduce_scatter); }
-static void begin_all_gather(struct gmi_op *op) { gmi_rounds_begin(op, n_batches(op), prepare_all_gather); }
+static void begin_all_reduce(struct gmi_op *op)
+{
+    gmi_rounds_begin(op, 2 * n_batches(op), prepare_all_reduce);
+}
+static void begin_reduce(struct gmi_op *op)
+{
+    gmi_rounds_begin(op, 2 * n_batches(op), prepare_reduce);
+}
+static void begin_reduce_scatter(struct gmi_op *op)
+{
+    gmi_rounds_begin(op, n_batches(op), prepare_reduce_scatter);
+}
+static void begin_all_gather(struct gmi_op *op)
+{
+    gmi_rounds_begin(op, n_batches(op), prepare_all_gather);
+}
 
-static uint64_t reduce_scatter_bytes(const struct gmi_shape *s) { return gmi_shape_bytes(s) - gmi_shape_own_bytes(s); }
+static uint64_t reduce_scatter_bytes(const struct gmi_shape *s)
+{
+    return gmi_shape_bytes(s) - gmi_shape_own_bytes(s);
+}
 
-static uint64_t all_gather_bytes(const struct gmi_shape *s) { return gmi_shape_own_bytes(s) * (uint64_t)(s->n_ranks - 1); }
+static uint64_t all_gather_bytes(const struct gmi_shape *s)
+{
+    return gmi_shape_own_bytes(s) * (uint64_t)(s->n_ranks - 1);
+}
 
-static uint64_t all_reduce_bytes(const struct gmi_shape *s) { return reduce_scatter_bytes(s) + all_gather_bytes(s); }
+static uint64_t all_reduce_bytes(const struct gmi_shape *s)
+{
+    return reduce_scatter_bytes(s) + all_gather_bytes(s);
+}
 
 static uint64_t reduce_bytes(const struct gmi_shape *s)
 {
@@ -130,7 +163,10 @@ static uint64_t reduce_bytes(const struct gmi_shape *s)
 }
 
 /* N slots of our own chunk. */
-static size_t work_bytes(const struct gmi_shape *s) { return (size_t)s->n_ranks * gmi_shape_own_bytes(s); }
+static size_t work_bytes(const struct gmi_shape *s)
+{
+    return (size_t)s->n_ranks * gmi_shape_own_bytes(s);
+}
 
 #define DIRECT_ROW                                                                                 \
     .id = GMI_ALGO_DIRECT, .name = "direct", .shows = GMI_VIEW_ALL,                                \
@@ -139,7 +175,8 @@ static size_t work_bytes(const struct gmi_shape *s) { return (size_t)s->n_ranks 
 const struct gmi_algo gmi_direct_all_reduce = {
     DIRECT_ROW,
     .collective = GM_ALL_REDUCE,
-    .summary = "chunks straight to their owners, sums straight to all: 2 D (N-1)/N bytes, two rounds (more beyond 16 ranks)",
+    .summary = "chunks straight to their owners, sums straight to all: 2 D (N-1)/N bytes, two "
+               "rounds (more beyond 16 ranks)",
     .begin = begin_all_reduce,
     .payload_sent_bytes = all_reduce_bytes,
     .work_bytes = work_bytes,
@@ -147,7 +184,8 @@ const struct gmi_algo gmi_direct_all_reduce = {
 const struct gmi_algo gmi_direct_reduce = {
     DIRECT_ROW,
     .collective = GM_REDUCE,
-    .summary = "chunks straight to their owners, sums straight to the root: D bytes, two rounds (more beyond 16 ranks)",
+    .summary = "chunks straight to their owners, sums straight to the root: D bytes, two rounds "
+               "(more beyond 16 ranks)",
     .begin = begin_reduce,
     .payload_sent_bytes = reduce_bytes,
     .work_bytes = work_bytes,

@@ -1,8 +1,9 @@
-/* fold.h - N ranks as a power of two, for algorithms in which ranks pair up by the bits of their numbers.
+/* fold.h - N ranks as a power of two, for algorithms in which ranks pair up by the bits of their
+ * numbers.
  *
- * Let P be the largest power of two that is not above N, and R = N - P. The first 2R ranks form pairs (0,1), (2,3), ...:
- * the even one gives its values to the odd one and rests. The odd ones and all others, P in all, work under new
- * numbers 0 .. P-1. */
+ * Let P be the largest power of two that is not above N, and R = N - P. The first 2R ranks form
+ * pairs (0,1), (2,3), ...: the even one gives its values to the odd one and rests. The odd ones and
+ * all others, P in all, work under new numbers 0 .. P-1. */
 #ifndef GMI_FOLD_H
 #define GMI_FOLD_H
 
@@ -35,6 +36,9 @@ static inline int gmi_fold_rank(const struct gmi_fold *f, int number)
 }
 
 /* The rank whose number differs in one bit, 1 << exchange. */
-static inline int gmi_fold_partner(const struct gmi_fold *f, int exchange) { return gmi_fold_rank(f, f->number ^ (1 << exchange)); }
+static inline int gmi_fold_partner(const struct gmi_fold *f, int exchange)
+{
+    return gmi_fold_rank(f, f->number ^ (1 << exchange));
+}
 
 #endif

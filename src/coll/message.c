@@ -2,7 +2,8 @@
 
 #include "net/poller.h"
 
-/* The two halves; a port is NULL where there is none, and both are the same when a rank exchanges with one peer. */
+/* The two halves; a port is NULL where there is none, and both are the same when a rank exchanges
+ * with one peer. */
 struct message {
     struct gmi_port *to, *from;
     struct gmi_descriptor offer, request; /* what we say: SEND to `to`, RECV to `from` */
@@ -17,9 +18,10 @@ _Static_assert(sizeof(struct message) <= GMI_OP_STATE_BYTES, "the state fits int
 
 static struct message *message_of(struct gmi_op *op) { return (struct message *)op->state; }
 
-/* ---- descriptors -------------------------------------------------------------------------------- */
+/* ---- descriptors ----------------------------------------------------------------------------- */
 
-static struct gmi_descriptor half(const struct gmi_op *op, gm_collective which, int peer, int tag, size_t count_elems)
+static struct gmi_descriptor half(const struct gmi_op *op, gm_collective which, int peer, int tag,
+                                  size_t count_elems)
 {
     struct gmi_descriptor d = op->call;
     d.collective = (uint8_t)which;
@@ -36,7 +38,8 @@ static struct gmi_descriptor offer_of(const struct gmi_op *op)
 
 static struct gmi_descriptor request_of(const struct gmi_op *op)
 {
-    struct gmi_descriptor d = half(op, GM_RECV, op->message.from, op->message.recv_tag, op->message.recv_elems);
+    struct gmi_descriptor d =
+        half(op, GM_RECV, op->message.from, op->message.recv_tag, op->message.recv_elems);
     if (op->message.to == op->message.from) d.counts_hash |= GMI_AND_SENDS;
     return d;
 }
@@ -52,21 +55,23 @@ void gmi_message_describe(struct gmi_op *op)
 /* Do a SEND and a RECV speak of the same message? */
 static bool fit(const struct gmi_descriptor *a, const struct gmi_descriptor *b)
 {
-    return a->root == b->root && a->dtype == b->dtype && a->count_elems == b->count_elems && a->group == b->group &&
-           a->epoch == b->epoch && a->piece_bytes == b->piece_bytes;
+    return a->root == b->root && a->dtype == b->dtype && a->count_elems == b->count_elems &&
+           a->group == b->group && a->epoch == b->epoch && a->piece_bytes == b->piece_bytes;
 }
 
 /* What the peer has said about us; of all else it is nonsense. */
 static bool is_for_us(const struct gmi_op *op, const struct gmi_descriptor *theirs)
 {
     return (theirs->collective == GM_SEND || theirs->collective == GM_RECV) &&
-           theirs->algorithm == GMI_ALGO_MESSAGE && (int)(theirs->counts_hash & ~GMI_AND_SENDS) == gmi_op_rank(op);
+           theirs->algorithm == GMI_ALGO_MESSAGE &&
+           (int)(theirs->counts_hash & ~GMI_AND_SENDS) == gmi_op_rank(op);
 }
 
-/* ---- hearing ------------------------------------------------------------------------------------ */
+/* ---- hearing --------------------------------------------------------------------------------- */
 
 /* A peer that wants something. */
-static gm_status hear_request(struct gmi_op *op, struct gmi_port *port, const struct gmi_descriptor *theirs)
+static gm_status hear_request(struct gmi_op *op, struct gmi_port *port,
+                              const struct gmi_descriptor *theirs)
 {
     struct message *m = message_of(op);
     if (port == m->to && !m->is_wanted) {
@@ -74,18 +79,22 @@ static gm_status hear_request(struct gmi_op *op, struct gmi_port *port, const st
         m->is_wanted = true;
         return GM_OK;
     }
-    /* We only receive from it. Unless it is about to send as well, it waits for what we cannot give now. */
-    if (port->has_request || !(theirs->counts_hash & GMI_AND_SENDS)) return gmi_op_mismatch(op, port, theirs, &m->request);
+    /* We only receive from it. Unless it is about to send as well, it waits for what we cannot give
+     * now. */
+    if (port->has_request || !(theirs->counts_hash & GMI_AND_SENDS))
+        return gmi_op_mismatch(op, port, theirs, &m->request);
     port->request = *theirs;
     port->has_request = true;
     return GM_OK;
 }
 
 /* A peer that has something. */
-static gm_status hear_offer(struct gmi_op *op, struct gmi_port *port, const struct gmi_descriptor *theirs)
+static gm_status hear_offer(struct gmi_op *op, struct gmi_port *port,
+                            const struct gmi_descriptor *theirs)
 {
     struct message *m = message_of(op);
-    if (port != m->from || m->is_offered) return gmi_op_mismatch(op, port, theirs, &m->offer); /* both are sending */
+    if (port != m->from || m->is_offered)
+        return gmi_op_mismatch(op, port, theirs, &m->offer); /* both are sending */
     if (!fit(theirs, &m->request)) return gmi_op_mismatch(op, port, theirs, &m->request);
     m->is_offered = true;
     port->is_descriptor_matched = true;
@@ -96,10 +105,12 @@ static gm_status hear(struct gmi_op *op, struct gmi_port *port, const struct gmi
 {
     if (!is_for_us(op, theirs)) return gmi_op_bad_bytes(op, port, "sent bytes that are no message");
     gmi_port_listen(port);
-    return theirs->collective == GM_RECV ? hear_request(op, port, theirs) : hear_offer(op, port, theirs);
+    return theirs->collective == GM_RECV ? hear_request(op, port, theirs)
+                                         : hear_offer(op, port, theirs);
 }
 
-/* What a peer had said before this call: its SEND of the same call has been taken, so it only waits for us. */
+/* What a peer had said before this call: its SEND of the same call has been taken, so it only waits
+ * for us. */
 static gm_status recall(struct gmi_op *op)
 {
     struct message *m = message_of(op);
@@ -108,11 +119,12 @@ static gm_status recall(struct gmi_op *op)
         m->to->has_request = false;
         return hear_request(op, m->to, &m->to->request);
     }
-    if (m->from != NULL && m->from->has_request) return gmi_op_mismatch(op, m->from, &m->from->request, &m->request);
+    if (m->from != NULL && m->from->has_request)
+        return gmi_op_mismatch(op, m->from, &m->from->request, &m->request);
     return GM_OK;
 }
 
-/* ---- beginning ---------------------------------------------------------------------------------- */
+/* ---- beginning ------------------------------------------------------------------------------- */
 
 static void ready(struct gmi_port *port, struct gmi_op *op, const struct gmi_descriptor *call)
 {
@@ -142,9 +154,12 @@ static void begin(struct gmi_op *op)
     op->total_recv_bytes = m->in_total_bytes;
 }
 
-/* ---- moving ------------------------------------------------------------------------------------- */
+/* ---- moving ---------------------------------------------------------------------------------- */
 
-static bool is_port_flushed(const struct gmi_port *port) { return port->is_descriptor_sent && gmi_port_is_flushed(port); }
+static bool is_port_flushed(const struct gmi_port *port)
+{
+    return port->is_descriptor_sent && gmi_port_is_flushed(port);
+}
 
 static size_t leaving_bytes(const struct message *m)
 {
@@ -181,7 +196,8 @@ static size_t arriving_bytes(const struct message *m, const struct gmi_port *por
 static bool wants_to_recv(const struct message *m, const struct gmi_port *port)
 {
     if (port == NULL) return false;
-    bool waits_for_offer = port == m->from && !m->is_offered, waits_for_request = port == m->to && !m->is_wanted;
+    bool waits_for_offer = port == m->from && !m->is_offered,
+         waits_for_request = port == m->to && !m->is_wanted;
     return arriving_bytes(m, port) > 0 || waits_for_offer || waits_for_request;
 }
 
@@ -189,7 +205,8 @@ static gm_status recv_on(struct gmi_op *op, struct message *m, struct gmi_port *
 {
     size_t    got_bytes, left_bytes = arriving_bytes(m, port);
     uint8_t  *into = left_bytes > 0 ? op->output + m->in_bytes : NULL;
-    if (left_bytes == 0 && port->is_descriptor_matched) gmi_port_listen(port); /* the payload is over */
+    if (left_bytes == 0 && port->is_descriptor_matched)
+        gmi_port_listen(port); /* the payload is over */
     gm_status status = gmi_port_recv_some(port, into, left_bytes, left_bytes, &got_bytes);
     m->in_bytes += got_bytes;
     return status;
@@ -203,8 +220,10 @@ static gm_status move(struct gmi_op *op, struct message *m, struct gmi_port *por
 
 static bool is_finished(const struct message *m)
 {
-    bool is_sent = m->to == NULL || (m->is_wanted && m->out_bytes == m->out_total_bytes && m->is_offer_said && is_port_flushed(m->to));
-    bool is_received = m->from == NULL || (m->is_offered && m->in_bytes == m->in_total_bytes && is_port_flushed(m->from));
+    bool is_sent = m->to == NULL || (m->is_wanted && m->out_bytes == m->out_total_bytes &&
+                                     m->is_offer_said && is_port_flushed(m->to));
+    bool is_received = m->from == NULL || (m->is_offered && m->in_bytes == m->in_total_bytes &&
+                                           is_port_flushed(m->from));
     return is_sent && is_received;
 }
 

@@ -1,4 +1,5 @@
-/* message_test.c - messages between ranks over links in memory: any order that fits, every way not to fit. */
+/* message_test.c - messages between ranks over links in memory: any order that fits, every way not
+ * to fit. */
 #include "coll/message.h"
 #include "tests/support/sim.h"
 #include "tests/support/test.h"
@@ -23,7 +24,10 @@ static gm_collective kind_of(const struct gmi_message_call *m)
     return m->to >= 0 ? GM_SEND : GM_RECV;
 }
 
-static uint8_t value(int from, int tag, size_t i) { return (uint8_t)gmi_rng_u64(gmi_rng_key((uint64_t)from, (uint64_t)tag), i); }
+static uint8_t value(int from, int tag, size_t i)
+{
+    return (uint8_t)gmi_rng_u64(gmi_rng_key((uint64_t)from, (uint64_t)tag), i);
+}
 
 static void begin(struct sim *sim, int rank, struct call *c)
 {
@@ -32,8 +36,13 @@ static void begin(struct sim *sim, int rank, struct call *c)
     guard_make(&c->send, m->to >= 0 ? m->send_elems * b : 0);
     guard_make(&c->recv, m->from >= 0 ? m->recv_elems * b : 0);
     for (size_t i = 0; i < c->send.n_bytes; i++) c->send.bytes[i] = value(rank, m->send_tag, i);
-    struct gmi_request request = { .which = kind_of(m), .send = c->send.bytes, .recv = c->recv.bytes, .dtype = c->dtype,
-                                   .redop = -1, .root = -1, .message = *m };
+    struct gmi_request request = { .which = kind_of(m),
+                                   .send = c->send.bytes,
+                                   .recv = c->recv.bytes,
+                                   .dtype = c->dtype,
+                                   .redop = -1,
+                                   .root = -1,
+                                   .message = *m };
     sim->ranks[rank].seq = UINT64_MAX; /* messages have the number 0 */
     sim_begin(sim, rank, &gmi_message_algo, request);
 }
@@ -44,10 +53,12 @@ static void check(struct sim *sim, int rank, struct call *c)
     for (size_t i = 0; i < c->recv.n_bytes; i++) {
         sim_assert(sim, c->recv.bytes[i] == value(c->message.from, c->message.recv_tag, i));
     }
-    for (size_t i = 0; i < c->send.n_bytes; i++) sim_assert(sim, c->send.bytes[i] == value(rank, c->message.send_tag, i));
+    for (size_t i = 0; i < c->send.n_bytes; i++)
+        sim_assert(sim, c->send.bytes[i] == value(rank, c->message.send_tag, i));
     guard_check(&c->send);
     guard_check(&c->recv);
-    sim_assert(sim, t->payload_sent_bytes == c->send.n_bytes && t->payload_recv_bytes == c->recv.n_bytes);
+    sim_assert(sim, t->payload_sent_bytes == c->send.n_bytes &&
+                        t->payload_recv_bytes == c->recv.n_bytes);
     guard_fini(&c->send);
     guard_fini(&c->recv);
 }
@@ -61,7 +72,8 @@ static bool run(struct sim *sim, struct script scripts[MAX_RANKS])
         is_new = false;
         for (int rank = 0; rank < sim->plan.n_ranks; rank++) {
             if (sim->ranks[rank].status == GM_AGAIN) continue;
-            if (next[rank] > 0 && sim->ranks[rank].status == GM_OK && next[rank] <= scripts[rank].n_calls) {
+            if (next[rank] > 0 && sim->ranks[rank].status == GM_OK &&
+                next[rank] <= scripts[rank].n_calls) {
                 check(sim, rank, &scripts[rank].calls[next[rank] - 1]);
             }
             if (sim->ranks[rank].status != GM_OK || next[rank] > scripts[rank].n_calls) continue;
@@ -98,7 +110,7 @@ static void add_recv(struct script *s, int from, int tag, size_t elems, gm_dtype
     c->message.from = from, c->message.recv_tag = tag, c->message.recv_elems = elems;
 }
 
-/* ---- what fits ------------------------------------------------------------------------------------ */
+/* ---- what fits ------------------------------------------------------------------------------- */
 
 /* A send and a receive that stand next to each other may be one call. */
 static void join_some(struct script *s, struct gmi_rng *rng)
@@ -110,8 +122,11 @@ static void join_some(struct script *s, struct gmi_rng *rng)
                         kind_of(&a->message) != kind_of(&b->message);
         if (can_join && gmi_rng_next_below(rng, 2) == 0) {
             struct gmi_message_call *m = &a->message, *more = &b->message;
-            if (more->to >= 0) m->to = more->to, m->send_tag = more->send_tag, m->send_elems = more->send_elems;
-            if (more->from >= 0) m->from = more->from, m->recv_tag = more->recv_tag, m->recv_elems = more->recv_elems;
+            if (more->to >= 0)
+                m->to = more->to, m->send_tag = more->send_tag, m->send_elems = more->send_elems;
+            if (more->from >= 0)
+                m->from = more->from, m->recv_tag = more->recv_tag,
+                m->recv_elems = more->recv_elems;
         } else {
             s->calls[n++] = *b;
         }
@@ -128,12 +143,15 @@ static void any_order_that_fits_goes_through(void **state)
     uint64_t             n_seeds = test_is_long() ? 20000 : 600;
     for (uint64_t seed = 0; seed < n_seeds; seed++) {
         struct gmi_rng rng = { .key = gmi_rng_key(seed, 77) };
-        int n_ranks = 2 + (int)gmi_rng_next_below(&rng, MAX_RANKS - 1), n_messages = 1 + (int)gmi_rng_next_below(&rng, 15);
+        int n_ranks = 2 + (int)gmi_rng_next_below(&rng, MAX_RANKS - 1),
+            n_messages = 1 + (int)gmi_rng_next_below(&rng, 15);
         for (int r = 0; r < n_ranks; r++) scripts[r].n_calls = 0;
         for (int k = 0; k < n_messages; k++) {
-            int    from = (int)gmi_rng_next_below(&rng, (uint64_t)n_ranks), by = 1 + (int)gmi_rng_next_below(&rng, (uint64_t)n_ranks - 1);
+            int from = (int)gmi_rng_next_below(&rng, (uint64_t)n_ranks),
+                by = 1 + (int)gmi_rng_next_below(&rng, (uint64_t)n_ranks - 1);
             int    to = (from + by) % n_ranks, tag = (int)gmi_rng_next_below(&rng, 1000);
-            size_t elems = gmi_rng_next_below(&rng, 4) == 0 ? 0 : (size_t)gmi_rng_next_below(&rng, MAX_ELEMS);
+            size_t elems =
+                gmi_rng_next_below(&rng, 4) == 0 ? 0 : (size_t)gmi_rng_next_below(&rng, MAX_ELEMS);
             gm_dtype dtype = gmi_rng_next_below(&rng, 3) == 0 ? GM_F64 : GM_I32;
             add_send(&scripts[from], to, tag, elems, dtype);
             add_recv(&scripts[to], from, tag, elems, dtype);
@@ -160,7 +178,9 @@ static void ranks_in_a_circle_exchange_at_any_size(void **state)
                 struct gmi_message_call *m = &scripts[r].calls[0].message;
                 m->from = (r + n - 1) % n, m->recv_tag = 5, m->recv_elems = elems;
             }
-            struct sim_plan plan = { .n_ranks = n, .seed = elems, .capacity_bytes = 100 + elems / 8 };
+            struct sim_plan plan = { .n_ranks = n,
+                                     .seed = elems,
+                                     .capacity_bytes = 100 + elems / 8 };
             sim_init(&sim, &plan);
             sim_assert(&sim, run(&sim, scripts));
             sim_fini(&sim);
@@ -183,7 +203,7 @@ static void a_long_message_goes_in_pieces(void **state)
     sim_fini(&sim);
 }
 
-/* ---- what waits ----------------------------------------------------------------------------------- */
+/* ---- what waits ------------------------------------------------------------------------------ */
 
 static void a_send_waits_for_its_receiver_and_sends_no_payload_before(void **state)
 {
@@ -195,15 +215,17 @@ static void a_send_waits_for_its_receiver_and_sends_no_payload_before(void **sta
     struct sim_plan plan = { .n_ranks = 2, .seed = 1, .capacity_bytes = 100000 };
     sim_init(&sim, &plan);
     sim_assert(&sim, !run(&sim, scripts));
-    sim_assert(&sim, sim.ranks[0].status == GM_AGAIN && sim.ends[0][1].sent_bytes == GMI_DESCRIPTOR_BYTES);
+    sim_assert(&sim, sim.ranks[0].status == GM_AGAIN &&
+                         sim.ends[0][1].sent_bytes == GMI_DESCRIPTOR_BYTES);
     sim_assert(&sim, gmi_op_waits_for(&sim.ranks[0].op) == 1);
     sim_fini(&sim);
 }
 
-/* ---- what does not fit ---------------------------------------------------------------------------- */
+/* ---- what does not fit ----------------------------------------------------------------------- */
 
 /* Both find out, by themselves, and know what the other calls. */
-static void expect_mismatch(struct script scripts[MAX_RANKS], const char *of_rank_0, const char *of_rank_1)
+static void expect_mismatch(struct script scripts[MAX_RANKS], const char *of_rank_0,
+                            const char *of_rank_1)
 {
     static struct sim sim;
     for (uint64_t seed = 0; seed < 20; seed++) {
@@ -216,7 +238,8 @@ static void expect_mismatch(struct script scripts[MAX_RANKS], const char *of_ran
         int n_found = 0;
         for (int rank = 0; rank < 2; rank++) {
             const struct gmi_trouble *trouble = &sim.ranks[rank].op.trouble;
-            sim_assert(&sim, sim.ranks[rank].status == GM_ERR_MISMATCH || sim.ranks[rank].status == GM_AGAIN);
+            sim_assert(&sim, sim.ranks[rank].status == GM_ERR_MISMATCH ||
+                                 sim.ranks[rank].status == GM_AGAIN);
             if (sim.ranks[rank].status == GM_AGAIN) continue; /* the other one stopped first */
             n_found++;
             gmi_descriptor_format(&trouble->ours, ours, sizeof ours);
@@ -238,7 +261,8 @@ static void both_sending_is_a_mismatch(void **state)
     SCRIPTS(s);
     add_send(&s[0], 1, 1, 10, GM_F32);
     add_send(&s[1], 0, 1, 10, GM_F32);
-    expect_mismatch(s, "send to rank 1 (tag 1, f32, 10 elems)", "send to rank 0 (tag 1, f32, 10 elems)");
+    expect_mismatch(s, "send to rank 1 (tag 1, f32, 10 elems)",
+                    "send to rank 0 (tag 1, f32, 10 elems)");
 }
 
 static void both_receiving_is_a_mismatch(void **state)
@@ -257,7 +281,10 @@ static void another_tag_count_or_type_is_a_mismatch(void **state)
         SCRIPTS(s);
         add_send(&s[0], 1, 1, 10, GM_F32);
         add_recv(&s[1], 0, kind == 0 ? 2 : 1, kind == 1 ? 11 : 10, kind == 2 ? GM_I32 : GM_F32);
-        expect_mismatch(s, "(tag 1, f32, 10 elems)", kind == 0 ? "tag 2" : kind == 1 ? "11 elems" : "i32");
+        expect_mismatch(s, "(tag 1, f32, 10 elems)",
+                        kind == 0   ? "tag 2"
+                        : kind == 1 ? "11 elems"
+                                    : "i32");
     }
 }
 
@@ -266,7 +293,8 @@ static void an_exchange_does_not_fit_a_send(void **state)
     (void)state;
     SCRIPTS(s);
     add_send(&s[0], 1, 1, 10, GM_F32);
-    s[0].calls[0].message.from = 1, s[0].calls[0].message.recv_tag = 1, s[0].calls[0].message.recv_elems = 10;
+    s[0].calls[0].message.from = 1, s[0].calls[0].message.recv_tag = 1,
+    s[0].calls[0].message.recv_elems = 10;
     add_send(&s[1], 0, 1, 10, GM_F32);
     add_send(&s[1], 0, 1, 10, GM_F32); /* it wanted to receive now */
     expect_mismatch(s, "send to rank 1", "send to rank 0");
@@ -278,7 +306,8 @@ static void an_exchange_of_which_only_one_half_is_taken_is_found(void **state)
     (void)state;
     SCRIPTS(s);
     add_send(&s[0], 1, 1, 10, GM_F32);
-    s[0].calls[0].message.from = 1, s[0].calls[0].message.recv_tag = 2, s[0].calls[0].message.recv_elems = 5;
+    s[0].calls[0].message.from = 1, s[0].calls[0].message.recv_tag = 2,
+    s[0].calls[0].message.recv_elems = 5;
     add_recv(&s[1], 0, 1, 10, GM_F32);
     add_recv(&s[1], 0, 3, 10, GM_F32);
     expect_mismatch(s, "recv from rank 1 (tag 2", "recv from rank 0 (tag 3");

@@ -1,8 +1,9 @@
-/* shape.h - the measures of a call: how its buffer is cut into chunks, one for each rank. All that a byte formula
- * and the need for memory depend on; no memory, no links.
+/* shape.h - the measures of a call: how its buffer is cut into chunks, one for each rank. All that
+ * a byte formula and the need for memory depend on; no memory, no links.
  *
- * Chunks are in rank order and cover everything. Either the caller gives their sizes (`counts`), or they are as
- * equal as can be (chunks.h). In an all-to-all chunk k of a rank's buffer is what it has for rank k. */
+ * Chunks are in rank order and cover everything. Either the caller gives their sizes (`counts`), or
+ * they are as equal as can be (chunks.h). In an all-to-all chunk k of a rank's buffer is what it
+ * has for rank k. */
 #ifndef GMI_SHAPE_H
 #define GMI_SHAPE_H
 
@@ -26,7 +27,13 @@ static inline size_t gmi_shape_chunk_bytes(const struct gmi_shape *s, int chunk)
     return gmi_chunk_elems_of(s->counts, s->count_elems, s->n_ranks, chunk) * s->elem_bytes;
 }
 
-static inline size_t gmi_shape_bytes(const struct gmi_shape *s) { return s->count_elems * s->elem_bytes; }
-static inline size_t gmi_shape_own_bytes(const struct gmi_shape *s) { return gmi_shape_chunk_bytes(s, s->rank); }
+static inline size_t gmi_shape_bytes(const struct gmi_shape *s)
+{
+    return s->count_elems * s->elem_bytes;
+}
+static inline size_t gmi_shape_own_bytes(const struct gmi_shape *s)
+{
+    return gmi_shape_chunk_bytes(s, s->rank);
+}
 
 #endif

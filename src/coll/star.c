@@ -2,14 +2,17 @@
  *
  *     gather                      scatter
  *       1   2   3                   1   2   3
- *        \  |  /                    ^   ^   ^        every chunk moves once, as little as can be; the root's link
+ *        \  |  /                    ^   ^   ^        every chunk moves once, as little as can be;
+ *        the root's link
  *         v v v                      \  |  /         carries all of them
  *          root                        root
  *
- * The root serves GMI_MAX_TRANSFERS ranks at a time, in the order of their distance. Neighbours in the ring
- * greet each other, so that ranks that call different things find out whomever they take for the root.
+ * The root serves GMI_MAX_TRANSFERS ranks at a time, in the order of their distance. Neighbours in
+ * the ring greet each other, so that ranks that call different things find out whomever they take
+ * for the root.
  *
- * Cost: one latency for each batch. Gather: rank r sends chunk(r); scatter: the root sends D - chunk(root).
+ * Cost: one latency for each batch. Gather: rank r sends chunk(r); scatter: the root sends D -
+ * chunk(root).
  */
 #include "coll/star.h"
 
@@ -28,9 +31,11 @@ static bool prepare_gather(struct gmi_op *op, struct gmi_rounds *r, int index)
         gmi_rounds_send(op, r, root, op->input, gmi_op_chunk_bytes(op, rank));
         return true;
     }
-    for (int distance = gmi_batch_first(index); distance < gmi_batch_end(index, n - 1); distance++) {
+    for (int distance = gmi_batch_first(index); distance < gmi_batch_end(index, n - 1);
+         distance++) {
         int from = (rank + distance) % n;
-        gmi_rounds_recv(op, r, from, op->output + gmi_op_chunk_at(op, from), gmi_op_chunk_bytes(op, from));
+        gmi_rounds_recv(op, r, from, op->output + gmi_op_chunk_at(op, from),
+                        gmi_op_chunk_bytes(op, from));
     }
     return true;
 }
@@ -43,7 +48,8 @@ static bool prepare_scatter(struct gmi_op *op, struct gmi_rounds *r, int index)
         gmi_rounds_recv(op, r, root, op->output, gmi_op_chunk_bytes(op, rank));
         return true;
     }
-    for (int distance = gmi_batch_first(index); distance < gmi_batch_end(index, n - 1); distance++) {
+    for (int distance = gmi_batch_first(index); distance < gmi_batch_end(index, n - 1);
+         distance++) {
         int to = (rank + distance) % n;
         gmi_rounds_send(op, r, to, op->input + gmi_op_chunk_at(op, to), gmi_op_chunk_bytes(op, to));
     }
@@ -72,7 +78,10 @@ static void peers(int n_ranks, int rank, int root, gmi_need_fn need, void *user)
     need(user, root);
 }
 
-static uint64_t gather_bytes(const struct gmi_shape *s) { return s->rank == s->root ? 0 : gmi_shape_own_bytes(s); }
+static uint64_t gather_bytes(const struct gmi_shape *s)
+{
+    return s->rank == s->root ? 0 : gmi_shape_own_bytes(s);
+}
 
 static uint64_t scatter_bytes(const struct gmi_shape *s)
 {

@@ -1,13 +1,15 @@
-/* tree_reduce.c - reduce up a binomial tree, for small buffers: ceil(log2 N) rounds of the whole buffer.
+/* tree_reduce.c - reduce up a binomial tree, for small buffers: ceil(log2 N) rounds of the whole
+ * buffer.
  *
- * In the round of d = 1, 2, 4, ... the number v (counted from the root, see binomial.h) that has a child v + d gets
- * that child's sum and adds it to its own; a number whose lowest bit is d gives its sum to its parent:
+ * In the round of d = 1, 2, 4, ... the number v (counted from the root, see binomial.h) that has a
+ * child v + d gets that child's sum and adds it to its own; a number whose lowest bit is d gives
+ * its sum to its parent:
  *
  *     N = 6     d = 1           d = 2              d = 4
  *               0+1, 2+3, 4+5   (0+1)+(2+3)        ((0+1)+(2+3))+(4+5)
  *
- * The order depends on N and the root only, so the bits do too. Neighbours in the ring greet each other, so
- * that ranks that call different things find out whatever their trees are.
+ * The order depends on N and the root only, so the bits do too. Neighbours in the ring greet each
+ * other, so that ranks that call different things find out whatever their trees are.
  *
  * Cost: ceil(log2 N) latencies; every rank but the root sends D bytes.
  */
@@ -34,10 +36,12 @@ static bool prepare(struct gmi_op *op, struct gmi_rounds *r, int index)
     size_t bytes = gmi_op_bytes(op);
     int    distance = 1 << index, before = distance / 2;
     if (before > 0 && gmi_binomial_has_child(&t, before)) {
-        gmi_codec_combine(&op->codec, sum_of(op, &t), op->work, have(op, &t, before), op->count_elems);
+        gmi_codec_combine(&op->codec, sum_of(op, &t), op->work, have(op, &t, before),
+                          op->count_elems);
     }
     if (index == gmi_binomial_rounds(t.n_ranks)) {
-        if (t.number == 0 && op->codec.finish != NULL) op->codec.finish(op->output, op->count_elems, t.n_ranks);
+        if (t.number == 0 && op->codec.finish != NULL)
+            op->codec.finish(op->output, op->count_elems, t.n_ranks);
         return false;
     }
     if (gmi_binomial_has_child(&t, distance)) {
@@ -54,7 +58,10 @@ static void begin(struct gmi_op *op)
     gmi_rounds_greet_neighbours(op);
 }
 
-static uint64_t payload_sent_bytes(const struct gmi_shape *s) { return s->rank == s->root ? 0 : gmi_shape_bytes(s); }
+static uint64_t payload_sent_bytes(const struct gmi_shape *s)
+{
+    return s->rank == s->root ? 0 : gmi_shape_bytes(s);
+}
 
 static size_t work_bytes(const struct gmi_shape *s)
 {
@@ -67,7 +74,8 @@ const struct gmi_algo gmi_tree_reduce = {
     .id = GMI_ALGO_TREE,
     .name = "tree",
     .collective = GM_REDUCE,
-    .summary = "sums go up a binomial tree to the root: D bytes by all but the root, ceil(log2 N) rounds",
+    .summary =
+        "sums go up a binomial tree to the root: D bytes by all but the root, ceil(log2 N) rounds",
     .shows = GMI_VIEW_ONCE,
     .begin = begin,
     .progress = gmi_rounds_progress,

@@ -3,15 +3,18 @@
  *     line: (communicator, lane, peer)
  *
  *         nothing --want--> calling --+
- *                 <-admit-- (the peer calls) --+--> a connection, and then, by share.c, a link at the port
+ *                 <-admit-- (the peer calls) --+--> a connection, and then, by share.c, a link at
+ *                 the port
  *
- * Of two ranks the higher one calls the lower. The lower one, when it needs the link, asks the higher one to call, by
- * a control message that rank 0 passes on; the higher one's service thread does so whatever its caller's thread is
- * doing. So a rank that calls something else than the others still gets its links, and with the first descriptor
- * on them everybody learns of the mismatch.
+ * Of two ranks the higher one calls the lower. The lower one, when it needs the link, asks the
+ * higher one to call, by a control message that rank 0 passes on; the higher one's service thread
+ * does so whatever its caller's thread is doing. So a rank that calls something else than the
+ * others still gets its links, and with the first descriptor on them everybody learns of the
+ * mismatch.
  *
- * All communicators of a process that have one root come in by the root's acceptor; a hello says which is meant. Ranks
- * in hellos are those of the root. By the service thread, under the lock; nothing blocks. */
+ * All communicators of a process that have one root come in by the root's acceptor; a hello says
+ * which is meant. Ranks in hellos are those of the root. By the service thread, under the lock;
+ * nothing blocks. */
 #include <stdio.h>
 #include <string.h>
 
@@ -46,7 +49,7 @@ struct gmi_line *gmi_comm_lines(struct gm_comm *comm, enum gmi_lane lane)
     return comm->lines[lane] = lines;
 }
 
-/* ---- calling ------------------------------------------------------------------------------------ */
+/* ---- calling --------------------------------------------------------------------------------- */
 
 static enum gmi_channel channel_of(enum gmi_lane lane)
 {
@@ -67,8 +70,8 @@ static gm_status expects_rank(void *user, const struct gmi_hello *peer, char *wh
 {
     const struct gmi_hello *own = user;
     if (strcmp(peer->job_id, own->job_id) == 0 && peer->rank == own->target) return GM_OK;
-    snprintf(why, why_bytes, "expected rank %d of job '%s' here, found rank %d of job '%s'", (int)own->target,
-             own->job_id, (int)peer->rank, peer->job_id);
+    snprintf(why, why_bytes, "expected rank %d of job '%s' here, found rank %d of job '%s'",
+             (int)own->target, own->job_id, (int)peer->rank, peer->job_id);
     return GM_ERR_STATE;
 }
 
@@ -77,10 +80,12 @@ void gmi_line_want(struct gmi_line *line)
     struct gm_comm *root = line->comm->root;
     int             peer = gmi_line_peer(line), port;
     char            host[256];
-    if (peer > root->rank || line->port->link != NULL || line->call != NULL || line->share != NULL) return;
+    if (peer > root->rank || line->port->link != NULL || line->call != NULL || line->share != NULL)
+        return;
     struct gmi_hello hello = gmi_comm_hello(line->comm, channel_of(line->lane), peer);
     struct gmi_call *call = gmi_alloc(1, sizeof *call);
-    if (call == NULL || gmi_host_port_split(root->control.members[peer].address, host, sizeof host, &port, NULL) != GM_OK) {
+    if (call == NULL || gmi_host_port_split(root->control.members[peer].address, host, sizeof host,
+                                            &port, NULL) != GM_OK) {
         gmi_free(call);
         return; /* whoever waits for the link runs into his deadline */
     }
@@ -110,14 +115,17 @@ static void step_call(struct gmi_line *line)
     if (status == GM_OK) {
         gmi_share_connected(line, gmi_call_take_fd(call), true, call->sent_bytes, call->recv_bytes);
     } else {
-        struct gmi_failure f = { .status = status, .culprit = gmi_line_peer(line), .reporter = root->rank };
-        snprintf(f.cause, sizeof f.cause, "rank %d cannot connect to rank %d: %.220s", root->rank, f.culprit, call->error.text);
+        struct gmi_failure f = { .status = status,
+                                 .culprit = gmi_line_peer(line),
+                                 .reporter = root->rank };
+        snprintf(f.cause, sizeof f.cause, "rank %d cannot connect to rank %d: %.220s", root->rank,
+                 f.culprit, call->error.text);
         gmi_control_fail_soon(&root->control, &f);
     }
     end_call(line);
 }
 
-/* ---- being called ------------------------------------------------------------------------------- */
+/* ---- being called ---------------------------------------------------------------------------- */
 
 /* Our line to a world rank; NULL: it is not in that communicator, or there is no memory. */
 static struct gmi_line *line_to(struct gm_comm *comm, enum gmi_lane lane, int world_rank)
@@ -143,7 +151,8 @@ void gmi_line_call_back(void *root, int peer, uint32_t group_id, int lane)
     if (line != NULL) gmi_line_want(line);
 }
 
-gm_status gmi_line_judge(struct gm_comm *root, const struct gmi_hello *peer, char *why, size_t why_bytes)
+gm_status gmi_line_judge(struct gm_comm *root, const struct gmi_hello *peer, char *why,
+                         size_t why_bytes)
 {
     if (root->control.phase != GMI_READY) {
         snprintf(why, why_bytes, "rank %d is not ready for data yet; come again", root->rank);
@@ -155,16 +164,18 @@ gm_status gmi_line_judge(struct gm_comm *root, const struct gmi_hello *peer, cha
     }
     const struct gmi_line *line = line_of_hello(root, peer);
     if (line == NULL) {
-        snprintf(why, why_bytes, "rank %d is in no communicator %08x with rank %d; come again", root->rank, peer->group,
-                 (int)peer->rank);
+        snprintf(why, why_bytes, "rank %d is in no communicator %08x with rank %d; come again",
+                 root->rank, peer->group, (int)peer->rank);
         return GM_ERR_STATE;
     }
     if (line->port->link != NULL) {
-        snprintf(why, why_bytes, "rank %d already has a connection to rank %d", root->rank, (int)peer->rank);
+        snprintf(why, why_bytes, "rank %d already has a connection to rank %d", root->rank,
+                 (int)peer->rank);
         return GM_ERR_REFUSED;
     }
     if (line->share != NULL) { /* its last connection has broken, and we do not know it yet */
-        snprintf(why, why_bytes, "rank %d still has another connection to rank %d; come again", root->rank, (int)peer->rank);
+        snprintf(why, why_bytes, "rank %d still has another connection to rank %d; come again",
+                 root->rank, (int)peer->rank);
         return GM_ERR_STATE;
     }
     return GM_OK;
@@ -180,14 +191,17 @@ void gmi_line_admit(struct gm_comm *root, int fd, const struct gmi_handshake *fi
     gmi_share_connected(line, fd, false, finished->total_sent_bytes, finished->total_recv_bytes);
 }
 
-/* ---- for the service thread --------------------------------------------------------------------- */
+/* ---- for the service thread ------------------------------------------------------------------ */
 
 /* Calls `visit` for all lines on which something is under way. */
-static void for_each_busy(struct gm_comm *root, void (*visit)(struct gmi_line *line, void *user), void *user)
+static void for_each_busy(struct gm_comm *root, void (*visit)(struct gmi_line *line, void *user),
+                          void *user)
 {
-    for (struct gm_comm *comm = root; comm != NULL && root->n_calls + root->n_shares > 0; comm = comm->next) {
+    for (struct gm_comm *comm = root; comm != NULL && root->n_calls + root->n_shares > 0;
+         comm = comm->next) {
         for (int k = 0; k < GMI_LANES * comm->n_ranks; k++) {
-            struct gmi_line *lines = comm->lines[k / comm->n_ranks], *line = &lines[k % comm->n_ranks];
+            struct gmi_line *lines = comm->lines[k / comm->n_ranks],
+                            *line = &lines[k % comm->n_ranks];
             if (lines != NULL && (line->call != NULL || line->share != NULL)) visit(line, user);
         }
     }
@@ -208,7 +222,8 @@ static void watch(struct gmi_line *line, void *user)
 
 static void note_next(struct gmi_line *line, void *user)
 {
-    int64_t *next_ns = user, call_ns = line->call != NULL ? gmi_call_next_ns(line->call) : GMI_NEVER;
+    int64_t *next_ns = user,
+            call_ns = line->call != NULL ? gmi_call_next_ns(line->call) : GMI_NEVER;
     int64_t  share_ns = line->share != NULL ? gmi_share_next_ns(line) : GMI_NEVER;
     if (call_ns < *next_ns) *next_ns = call_ns;
     if (share_ns < *next_ns) *next_ns = share_ns;
@@ -216,7 +231,10 @@ static void note_next(struct gmi_line *line, void *user)
 
 void gmi_lines_step(struct gm_comm *root) { for_each_busy(root, step, NULL); }
 
-void gmi_lines_watch(struct gm_comm *root, struct gmi_poller *poller) { for_each_busy(root, watch, poller); }
+void gmi_lines_watch(struct gm_comm *root, struct gmi_poller *poller)
+{
+    for_each_busy(root, watch, poller);
+}
 
 int64_t gmi_lines_next_ns(struct gm_comm *root)
 {

@@ -20,7 +20,8 @@ static void for_each_peer(struct wish *w, void (*visit)(void *wish, int peer))
     const struct gmi_message_call *m = &w->request->message;
     int n = w->comm->n_ranks, rank = w->comm->rank;
     if (!gmi_is_message(w->request->which)) {
-        (w->algo->peers != NULL ? w->algo->peers : gmi_ring_peers)(n, rank, w->request->root, visit, w);
+        (w->algo->peers != NULL ? w->algo->peers : gmi_ring_peers)(n, rank, w->request->root, visit,
+                                                                   w);
         return;
     }
     if (m->to >= 0) visit(w, m->to);
@@ -65,28 +66,37 @@ static void give_up(struct wish *w, int limit_ms)
 {
     struct gm_comm    *comm = w->comm, *root = comm->root;
     int                peer = gmi_world_rank(comm, w->first_missing);
-    struct gmi_failure f = { .status = GM_ERR_TIMEOUT, .culprit = peer, .reporter = root->rank, .op_seq = comm->seq + 1 };
+    struct gmi_failure f = {
+        .status = GM_ERR_TIMEOUT, .culprit = peer, .reporter = root->rank, .op_seq = comm->seq + 1
+    };
     char               reason[256];
     pthread_mutex_lock(&root->lock);
     gmi_line_trouble(&w->lines[w->first_missing], reason, sizeof reason);
     pthread_mutex_unlock(&root->lock);
-    snprintf(f.cause, sizeof f.cause, "no connection between rank %d and rank %d within %d ms; %.180s", root->rank, peer,
+    snprintf(f.cause, sizeof f.cause,
+             "no connection between rank %d and rank %d within %d ms; %.180s", root->rank, peer,
              limit_ms, reason);
     gmi_comm_fail(comm, &f);
 }
 
 static void lost(struct wish *w, int peer)
 {
-    struct gmi_failure f = { .status = GM_ERR_PEER_LOST, .culprit = peer, .reporter = w->comm->root->rank };
-    snprintf(f.cause, sizeof f.cause, "rank %d (%s) has left the communicator and cannot be reached", peer,
+    struct gmi_failure f = { .status = GM_ERR_PEER_LOST,
+                             .culprit = peer,
+                             .reporter = w->comm->root->rank };
+    snprintf(f.cause, sizeof f.cause,
+             "rank %d (%s) has left the communicator and cannot be reached", peer,
              w->comm->root->control.members[peer].address);
     gmi_comm_fail(w->comm, &f);
 }
 
 static void no_memory(struct gm_comm *comm)
 {
-    struct gmi_failure f = { .status = GM_ERR_NOMEM, .culprit = comm->root->rank, .reporter = comm->root->rank };
-    snprintf(f.cause, sizeof f.cause, "rank %d has no memory for its connections", comm->root->rank);
+    struct gmi_failure f = { .status = GM_ERR_NOMEM,
+                             .culprit = comm->root->rank,
+                             .reporter = comm->root->rank };
+    snprintf(f.cause, sizeof f.cause, "rank %d has no memory for its connections",
+             comm->root->rank);
     gmi_comm_fail(comm, &f);
 }
 
@@ -95,7 +105,8 @@ static gm_status report(struct wish *w)
 {
     struct gm_comm *comm = w->comm;
     struct gmi_op   op = { .group = &comm->groups[GMI_LANE_DATA] };
-    gmi_op_describe(&op, w->algo, w->request, gmi_is_message(w->request->which) ? 0 : comm->seq + 1);
+    gmi_op_describe(&op, w->algo, w->request,
+                    gmi_is_message(w->request->which) ? 0 : comm->seq + 1);
     return gmi_comm_report_failure(comm, &op, &comm->error);
 }
 
@@ -107,7 +118,8 @@ static int limit_of(struct gm_comm *comm)
     return stall_ms < call_ms ? stall_ms : call_ms;
 }
 
-/* A rank that has left and that the call needs; -1: none. Of a collective of the root the op itself says it better. */
+/* A rank that has left and that the call needs; -1: none. Of a collective of the root the op itself
+ * says it better. */
 static int who_has_left(struct wish *w, bool *may_go_on)
 {
     struct gmi_control *control = &w->comm->root->control;
@@ -117,12 +129,14 @@ static int who_has_left(struct wish *w, bool *may_go_on)
     return missing >= 0 && control->members[missing].has_left ? missing : -1;
 }
 
-gm_status gmi_comm_need_links(struct gm_comm *comm, const struct gmi_algo *algo, const struct gmi_request *request)
+gm_status gmi_comm_need_links(struct gm_comm *comm, const struct gmi_algo *algo,
+                              const struct gmi_request *request)
 {
     struct gm_comm *root = comm->root;
     enum gmi_lane   lane = gmi_is_message(request->which) ? GMI_LANE_MESSAGES : GMI_LANE_DATA;
     struct wish     w = { .comm = comm, .algo = algo, .request = request, .first_missing = -1 };
-    /* Those of data are there from the start, those of messages may be made by the service thread. */
+    /* Those of data are there from the start, those of messages may be made by the service thread.
+     */
     if (lane != GMI_LANE_DATA) pthread_mutex_lock(&root->lock);
     w.lines = comm->lines[lane];
     if (lane != GMI_LANE_DATA) pthread_mutex_unlock(&root->lock);

@@ -1,9 +1,12 @@
 /* split.c - communicators made from others: who belongs to which, and how they come about.
  *
  *     1. all ranks of the parent tell each other their colour and key (an all-gather of it);
- *     2. each makes the communicator of its colour and enters it in the root's list, under a number that
- *        follows from the parent's, the number of that all-gather and the colour, so it is the same on all members;
- *     3. a barrier of the parent: from here on every member may be called for links, which are made when needed.
+ *     2. each makes the communicator of its colour and enters it in the root's list, under a number
+ *        that
+ *        follows from the parent's, the number of that all-gather and the colour, so it is the same
+ *        on all members;
+ *     3. a barrier of the parent: from here on every member may be called for links, which are made
+ *        when needed.
  *
  * A rank that cannot follow fails the parent, so that nobody waits for it. */
 #include <stdio.h>
@@ -32,7 +35,8 @@ static int choose_members(const int64_t *told, int n_ranks, int64_t colour, stru
 {
     int n = 0;
     for (int k = 0; k < n_ranks; k++) {
-        if (told[2 * k] == colour) members[n++] = (struct member){ told[2 * k], told[2 * k + 1], k };
+        if (told[2 * k] == colour)
+            members[n++] = (struct member){ told[2 * k], told[2 * k + 1], k };
     }
     qsort(members, (size_t)n, sizeof *members, by_key_then_rank);
     return n;
@@ -41,14 +45,18 @@ static int choose_members(const int64_t *told, int n_ranks, int64_t colour, stru
 static uint32_t number_of(const struct gm_comm *parent, uint64_t seq, int64_t colour)
 {
     char name[64];
-    snprintf(name, sizeof name, "%u/%llu/%lld", (unsigned)parent->group_id, (unsigned long long)seq, (long long)colour);
+    snprintf(name, sizeof name, "%u/%llu/%lld", (unsigned)parent->group_id, (unsigned long long)seq,
+             (long long)colour);
     return gmi_group_id(name);
 }
 
 static gm_status out_of_memory(struct gm_comm *parent)
 {
-    struct gmi_failure f = { .status = GM_ERR_NOMEM, .culprit = parent->root->rank, .reporter = parent->root->rank };
-    snprintf(f.cause, sizeof f.cause, "rank %d has no memory or descriptors for another communicator", parent->root->rank);
+    struct gmi_failure f = { .status = GM_ERR_NOMEM,
+                             .culprit = parent->root->rank,
+                             .reporter = parent->root->rank };
+    snprintf(f.cause, sizeof f.cause,
+             "rank %d has no memory or descriptors for another communicator", parent->root->rank);
     if (parent->root->n_ranks > 1) {
         gmi_comm_fail(parent, &f);
         return gmi_comm_report_failure(parent, NULL, &parent->error);
@@ -66,12 +74,14 @@ static void enter_in_list(struct gm_comm *comm)
     root->next = comm;
     root->n_users++;
     /* What has happened so far is news to it. */
-    if (root->control.has_failure || root->control.n_left > 0) atomic_store(&comm->is_alarmed, true);
+    if (root->control.has_failure || root->control.n_left > 0)
+        atomic_store(&comm->is_alarmed, true);
     pthread_mutex_unlock(&root->lock);
     pthread_mutex_unlock(&root->roster_lock);
 }
 
-static struct gm_comm *make(struct gm_comm *parent, const struct member *members, int n_members, uint64_t seq)
+static struct gm_comm *make(struct gm_comm *parent, const struct member *members, int n_members,
+                            uint64_t seq)
 {
     int             rank = 0;
     struct gm_comm *comm = gmi_alloc(1, sizeof *comm);

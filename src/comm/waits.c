@@ -15,9 +15,15 @@ void gmi_waits_fini(struct gmi_waits *w)
     w->all = NULL;
 }
 
-static struct gmi_wait *waits_of(const struct gmi_waits *w, int rank) { return &w->all[rank * GMI_WAITS_PER_RANK]; }
+static struct gmi_wait *waits_of(const struct gmi_waits *w, int rank)
+{
+    return &w->all[rank * GMI_WAITS_PER_RANK];
+}
 
-static bool is_message(const struct gmi_descriptor *d) { return gmi_is_message((gm_collective)d->collective); }
+static bool is_message(const struct gmi_descriptor *d)
+{
+    return gmi_is_message((gm_collective)d->collective);
+}
 
 /* One queue of one communicator. */
 static bool is_same_queue(const struct gmi_descriptor *a, const struct gmi_descriptor *b)
@@ -36,19 +42,22 @@ static struct gmi_wait *place_for(const struct gmi_waits *w, const struct gmi_de
     return place != NULL ? place : &own[0];
 }
 
-const struct gmi_wait *gmi_waits_note(struct gmi_waits *w, const struct gmi_descriptor *call, int peer, bool has_entered)
+const struct gmi_wait *gmi_waits_note(struct gmi_waits *w, const struct gmi_descriptor *call,
+                                      int peer, bool has_entered)
 {
     *place_for(w, call) = (struct gmi_wait){ .is_known = true, .call = *call, .peer = peer, .has_other_entered = has_entered };
     for (int i = 0; i < w->n_ranks * GMI_WAITS_PER_RANK && !is_message(call); i++) {
         const struct gmi_wait *other = &w->all[i];
-        if (!other->is_known || !is_same_queue(&other->call, call) || other->call.seq != call->seq) continue;
+        if (!other->is_known || !is_same_queue(&other->call, call) || other->call.seq != call->seq)
+            continue;
         if (!gmi_descriptor_same(&other->call, call)) return other;
     }
     return NULL;
 }
 
 /* In what a rank waits, the same call rather than another one; NULL: it does not wait. */
-static const struct gmi_wait *wait_of(const struct gmi_waits *w, int rank, const struct gmi_descriptor *like)
+static const struct gmi_wait *wait_of(const struct gmi_waits *w, int rank,
+                                      const struct gmi_descriptor *like)
 {
     const struct gmi_wait *own = waits_of(w, rank), *found = NULL;
     for (int i = 0; i < GMI_WAITS_PER_RANK; i++) {

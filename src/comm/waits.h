@@ -1,9 +1,10 @@
 /* waits.h - what rank 0 knows of who waits in which call for whom.
  *
- * A rank that has been still for a while tells rank 0, and again when that changes. Two things come of it: two ranks that
- * wait in calls of one number that differ, though no link between them would have told; and who is to blame for a
- * stall: the rank that somebody waits for and that itself does not wait. A rank may wait in several calls at
- * once, of several communicators or with messages. Knows descriptors and ranks; no memory but its own, no connections. */
+ * A rank that has been still for a while tells rank 0, and again when that changes. Two things come
+ * of it: two ranks that wait in calls of one number that differ, though no link between them would
+ * have told; and who is to blame for a stall: the rank that somebody waits for and that itself does
+ * not wait. A rank may wait in several calls at once, of several communicators or with messages.
+ * Knows descriptors and ranks; no memory but its own, no connections. */
 #ifndef GMI_WAITS_H
 #define GMI_WAITS_H
 
@@ -26,9 +27,10 @@ struct gmi_waits {
 gm_status gmi_waits_init(struct gmi_waits *w, int n_ranks); /* GM_ERR_NOMEM */
 void      gmi_waits_fini(struct gmi_waits *w);
 
-/* Notes what a rank (of call->rank) tells. Another one that waits in the same call of the same communicator and describes
- * it otherwise; NULL: there is none. */
-const struct gmi_wait *gmi_waits_note(struct gmi_waits *w, const struct gmi_descriptor *call, int peer, bool has_entered);
+/* Notes what a rank (of call->rank) tells. Another one that waits in the same call of the same
+ * communicator and describes it otherwise; NULL: there is none. */
+const struct gmi_wait *gmi_waits_note(struct gmi_waits *w, const struct gmi_descriptor *call,
+                                      int peer, bool has_entered);
 
 /* From the wait of call->rank in this call to who does not wait. */
 struct gmi_chain {

@@ -6,16 +6,20 @@ enum { N = 6, WORLD = 1, SPLIT = 2 };
 
 static struct gmi_descriptor call_of(int rank, uint32_t group, uint64_t seq, gm_collective which)
 {
-    return (struct gmi_descriptor){ .rank = rank, .group = group, .seq = seq, .collective = (uint8_t)which, .root = -1 };
+    return (struct gmi_descriptor){
+        .rank = rank, .group = group, .seq = seq, .collective = (uint8_t)which, .root = -1
+    };
 }
 
-static const struct gmi_wait *note(struct gmi_waits *w, int rank, uint32_t group, uint64_t seq, gm_collective which, int peer)
+static const struct gmi_wait *note(struct gmi_waits *w, int rank, uint32_t group, uint64_t seq,
+                                   gm_collective which, int peer)
 {
     struct gmi_descriptor call = call_of(rank, group, seq, which);
     return gmi_waits_note(w, &call, peer, false);
 }
 
-static struct gmi_chain chain_of(const struct gmi_waits *w, int rank, uint32_t group, uint64_t seq, gm_collective which)
+static struct gmi_chain chain_of(const struct gmi_waits *w, int rank, uint32_t group, uint64_t seq,
+                                 gm_collective which)
 {
     struct gmi_descriptor call = call_of(rank, group, seq, which);
     return gmi_waits_chain(w, &call);

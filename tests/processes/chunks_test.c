@@ -1,5 +1,5 @@
-/* The collectives with a root, with counts, and all-to-all, between real processes over loopback: every algorithm,
- * in place and not, against what every rank knows that the others contribute. */
+/* The collectives with a root, with counts, and all-to-all, between real processes over loopback:
+ * every algorithm, in place and not, against what every rank knows that the others contribute. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -14,9 +14,12 @@
 
 enum { MAX_N = 8 };
 
-/* ---- values and buffers -------------------------------------------------------------------------- */
+/* ---- values and buffers ---------------------------------------------------------------------- */
 
-static int64_t value(int rank, size_t i) { return (int64_t)(gmi_rng_u64(gmi_rng_key(11, (uint64_t)rank), i) >> 16); }
+static int64_t value(int rank, size_t i)
+{
+    return (int64_t)(gmi_rng_u64(gmi_rng_key(11, (uint64_t)rank), i) >> 16);
+}
 
 static int64_t *filled(int rank, size_t first, size_t n)
 {
@@ -56,20 +59,25 @@ static void lay_out(struct way *w, int n, size_t count, bool has_counts, uint64_
     for (int k = 0; k < n; k++) {
         size_t first;
         gm_chunk(count, n, k, &first, &w->counts[k]);
-        if (has_counts) w->counts[k] = gmi_rng_below(seed, (uint64_t)k, 3) == 0 ? 0 : gmi_rng_below(seed, 50 + (uint64_t)k, count + 2);
+        if (has_counts)
+            w->counts[k] = gmi_rng_below(seed, (uint64_t)k, 3) == 0
+                               ? 0
+                               : gmi_rng_below(seed, 50 + (uint64_t)k, count + 2);
         w->firsts[k + 1] = w->firsts[k] + w->counts[k];
     }
     if (has_counts) w->count = w->firsts[n];
 }
 
 /* Elements first .. first + n - 1 of the result, at b[0], or the guard behind them. */
-static void check(struct rank_self *self, const char *what, const struct way *w, const int64_t *b, size_t first, size_t n,
+static void check(struct rank_self *self, const char *what, const struct way *w, const int64_t *b,
+                  size_t first, size_t n,
                   int64_t (*expected)(const struct rank_self *self, const struct way *w, size_t i))
 {
     for (size_t i = 0; i < n; i++) {
         if (b[i] == expected(self, w, first + i)) continue;
-        rank_fail(self, __FILE__, __LINE__, "%s of %zu%s%s, root %d: element %zu is wrong", what, w->count,
-                  w->has_counts ? ", counts" : "", w->is_in_place ? ", in place" : "", w->root, first + i);
+        rank_fail(self, __FILE__, __LINE__, "%s of %zu%s%s, root %d: element %zu is wrong", what,
+                  w->count, w->has_counts ? ", counts" : "", w->is_in_place ? ", in place" : "",
+                  w->root, first + i);
     }
 }
 
@@ -92,14 +100,15 @@ static int64_t is_roots(const struct rank_self *self, const struct way *w, size_
     return value(w->root, i);
 }
 
-/* ---- one call each ------------------------------------------------------------------------------- */
+/* ---- one call each --------------------------------------------------------------------------- */
 
 static void try_reduce(struct rank_self *self, const struct way *w)
 {
     bool     is_root = self->rank == w->root;
     int64_t *send = filled(self->rank, 0, w->count), *recv = empty(w->count);
     int64_t *to = is_root && w->is_in_place ? send : recv;
-    rank_ok(self, gm_reduce(self->comm, send, is_root ? to : NULL, w->count, GM_I64, GM_SUM, w->root));
+    rank_ok(self,
+            gm_reduce(self->comm, send, is_root ? to : NULL, w->count, GM_I64, GM_SUM, w->root));
     if (is_root) check(self, "reduce", w, to, 0, w->count, is_sum);
     rank_check(self, to[w->count] == -7);
     free(send);
@@ -111,8 +120,9 @@ static void try_reduce_scatter(struct rank_self *self, const struct way *w)
     size_t   own = w->counts[self->rank], first = w->firsts[self->rank];
     int64_t *send = filled(self->rank, 0, w->count), *recv = empty(own);
     int64_t *to = w->is_in_place ? send : recv;
-    rank_ok(self, w->has_counts ? gm_reduce_scatterv(self->comm, send, to, w->counts, GM_I64, GM_SUM)
-                                : gm_reduce_scatter(self->comm, send, to, w->count, GM_I64, GM_SUM));
+    rank_ok(self, w->has_counts
+                      ? gm_reduce_scatterv(self->comm, send, to, w->counts, GM_I64, GM_SUM)
+                      : gm_reduce_scatter(self->comm, send, to, w->count, GM_I64, GM_SUM));
     check(self, "reduce_scatter", w, w->is_in_place ? send + first : recv, first, own, is_sum);
     rank_check(self, recv[own] == -7 && send[w->count] == -7);
     free(send);
@@ -156,8 +166,10 @@ static void try_scatter(struct rank_self *self, const struct way *w)
     int64_t *send = filled(self->rank, 0, w->count), *recv = empty(own);
     bool     is_in_place = is_root && w->is_in_place;
     int64_t *to = is_in_place ? send : recv;
-    rank_ok(self, w->has_counts ? gm_scatterv(self->comm, is_root ? send : NULL, to, w->counts, GM_I64, w->root)
-                                : gm_scatter(self->comm, is_root ? send : NULL, to, w->count, GM_I64, w->root));
+    rank_ok(self,
+            w->has_counts
+                ? gm_scatterv(self->comm, is_root ? send : NULL, to, w->counts, GM_I64, w->root)
+                : gm_scatter(self->comm, is_root ? send : NULL, to, w->count, GM_I64, w->root));
     check(self, "scatter", w, is_in_place ? send + first : recv, first, own, is_roots);
     rank_check(self, recv[own] == -7 && send[w->count] == -7);
     free(send);
@@ -167,7 +179,9 @@ static void try_scatter(struct rank_self *self, const struct way *w)
 /* How much rank a sends to rank b. */
 static size_t pair_count(const struct way *w, int a, int b)
 {
-    return w->has_counts ? (size_t)gmi_rng_below(w->count + 1, (uint64_t)(a * MAX_N + b), w->count + 1) : w->count;
+    return w->has_counts
+               ? (size_t)gmi_rng_below(w->count + 1, (uint64_t)(a * MAX_N + b), w->count + 1)
+               : w->count;
 }
 
 static void try_all_to_all(struct rank_self *self, const struct way *w)
@@ -194,7 +208,7 @@ static void try_all_to_all(struct rank_self *self, const struct way *w)
     free(recv);
 }
 
-/* ---- all of them --------------------------------------------------------------------------------- */
+/* ---- all of them ----------------------------------------------------------------------------- */
 
 static void try_ways(struct rank_self *self, struct way *w)
 {
@@ -233,7 +247,9 @@ static void try_with(void **state, const char *algorithm)
 {
     static const int sizes[] = { 1, 2, 3, 5, 8 };
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
-        struct ranks_job job = { .n_ranks = sizes[i], .body = try_everything, .algorithm = algorithm };
+        struct ranks_job job = { .n_ranks = sizes[i],
+                                 .body = try_everything,
+                                 .algorithm = algorithm };
         ranks_run(state, &job);
     }
 }
@@ -270,7 +286,7 @@ static void recursive_halving_is_right(void **state)
     }
 }
 
-/* ---- several at once ------------------------------------------------------------------------------ */
+/* ---- several at once ------------------------------------------------------------------------- */
 
 static void start_many(struct rank_self *self)
 {
@@ -279,11 +295,13 @@ static void start_many(struct rank_self *self)
     rank_create(self);
     lay_out(&w, self->world_size, COUNT, false, 1);
     int64_t *send = filled(self->rank, 0, COUNT), *reduced = empty(COUNT), *gathered = empty(COUNT);
-    int64_t *scattered = empty(COUNT), *swapped = empty(COUNT * MAX_N), *all = filled(self->rank, 0, COUNT * MAX_N);
+    int64_t *scattered = empty(COUNT), *swapped = empty(COUNT * MAX_N),
+            *all = filled(self->rank, 0, COUNT * MAX_N);
     gm_work *works[4];
     int      last = self->world_size - 1;
     rank_ok(self, gm_reduce_start(self->comm, send, reduced, COUNT, GM_I64, GM_SUM, 0, &works[0]));
-    rank_ok(self, gm_gatherv_start(self->comm, send + w.firsts[self->rank], gathered, w.counts, GM_I64, last, &works[1]));
+    rank_ok(self, gm_gatherv_start(self->comm, send + w.firsts[self->rank], gathered, w.counts,
+                                   GM_I64, last, &works[1]));
     rank_ok(self, gm_scatter_start(self->comm, send, scattered, COUNT, GM_I64, 0, &works[2]));
     rank_ok(self, gm_all_to_all_start(self->comm, all, swapped, COUNT, GM_I64, &works[3]));
     for (int i = 3; i >= 0; i--) {
@@ -295,7 +313,8 @@ static void start_many(struct rank_self *self)
     check(self, "scatter", &w, scattered, w.firsts[self->rank], w.counts[self->rank], is_roots);
     for (int k = 0; k < self->world_size; k++) {
         for (size_t i = 0; i < COUNT; i++) {
-            rank_check(self, swapped[(size_t)k * COUNT + i] == value(k, (size_t)self->rank * COUNT + i));
+            rank_check(self,
+                       swapped[(size_t)k * COUNT + i] == value(k, (size_t)self->rank * COUNT + i));
         }
     }
     rank_destroy(self);
@@ -308,7 +327,7 @@ static void started_ones_run_side_by_side(void **state)
     ranks_run(state, &job);
 }
 
-/* ---- mistakes ------------------------------------------------------------------------------------- */
+/* ---- mistakes -------------------------------------------------------------------------------- */
 
 static void make_mistakes(struct rank_self *self)
 {
@@ -326,7 +345,9 @@ static void make_mistakes(struct rank_self *self)
     rank_expect(self, GM_ERR_ARG, gm_all_to_all(c, b, to, SIZE_MAX / 2 + 1, GM_I64));
     rank_expect(self, GM_ERR_ARG, gm_all_to_all(c, b, b + 1, 4, GM_I64)); /* they overlap */
     rank_expect(self, GM_ERR_ARG, gm_all_to_allv(c, b, counts, to, NULL, GM_I64));
-    if (self->rank == 1) rank_expect(self, GM_ERR_ARG, gm_all_to_allv(c, b, counts, to, back, GM_I64)); /* 4 and 5 of itself */
+    if (self->rank == 1)
+        rank_expect(self, GM_ERR_ARG,
+                    gm_all_to_allv(c, b, counts, to, back, GM_I64)); /* 4 and 5 of itself */
     if (self->rank == 0) rank_expect(self, GM_ERR_ARG, gm_reduce(c, b, NULL, 4, GM_I64, GM_SUM, 0));
     if (self->rank == 1) rank_expect(self, GM_ERR_ARG, gm_scatter(c, b, NULL, 4, GM_I64, 0));
     rank_expect(self, GM_ERR_ARG, gm_reduce(NULL, b, to, 4, GM_I64, GM_SUM, 0));

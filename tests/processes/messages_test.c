@@ -1,5 +1,5 @@
-/* Messages between real processes: every pair, any size, beside collectives; and what cannot be fits nobody, but is
- * said by all. */
+/* Messages between real processes: every pair, any size, beside collectives; and what cannot be
+ * fits nobody, but is said by all. */
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -16,7 +16,10 @@
 
 enum { STALL_MS = 400, BIG = 3000001, OVER = 1 };
 
-static uint8_t value(int from, int tag, size_t i) { return (uint8_t)gmi_rng_u64(gmi_rng_key((uint64_t)from, (uint64_t)tag), i); }
+static uint8_t value(int from, int tag, size_t i)
+{
+    return (uint8_t)gmi_rng_u64(gmi_rng_key((uint64_t)from, (uint64_t)tag), i);
+}
 
 static uint8_t *filled(int from, int tag, size_t n)
 {
@@ -62,7 +65,7 @@ static uint64_t payload(struct rank_self *self, gm_collective which)
     return t.payload_sent_bytes + t.payload_recv_bytes;
 }
 
-/* ---- what works ----------------------------------------------------------------------------------- */
+/* ---- what works ------------------------------------------------------------------------------ */
 
 static const size_t sizes[] = { 0, 1, 4096, 70000, BIG };
 enum { N_SIZES = sizeof sizes / sizeof sizes[0] };
@@ -79,7 +82,8 @@ static void send_to_everybody(struct rank_self *self)
             }
         }
     }
-    uint64_t all = payload(self, GM_COLLECTIVE_END), parts = payload(self, GM_SEND) + payload(self, GM_RECV);
+    uint64_t all = payload(self, GM_COLLECTIVE_END),
+             parts = payload(self, GM_SEND) + payload(self, GM_RECV);
     rank_check(self, all == parts && parts > 0);
     rank_destroy(self);
 }
@@ -90,7 +94,8 @@ static void exchange_with_everybody(struct rank_self *self)
     rank_create(self);
     for (int i = 0; i < N_SIZES; i++) {
         for (int d = 0; d < n; d++) {
-            exchange_one(self, (self->rank + d) % n, (self->rank - d + n) % n, 10 * i + d, sizes[i]);
+            exchange_one(self, (self->rank + d) % n, (self->rank - d + n) % n, 10 * i + d,
+                         sizes[i]);
         }
     }
     rank_destroy(self);
@@ -142,13 +147,17 @@ static void exchange_with_oneself(struct rank_self *self)
     rank_create(self);
     rank_ok(self, gm_sendrecv(self->comm, a, 3, self->rank, 7, b, 3, self->rank, 7, GM_I32));
     rank_check(self, b[0] == 1 && b[2] == 3);
-    rank_expect(self, GM_ERR_ARG, gm_sendrecv(self->comm, a, 3, self->rank, 7, b, 2, self->rank, 7, GM_I32));
+    rank_expect(self, GM_ERR_ARG,
+                gm_sendrecv(self->comm, a, 3, self->rank, 7, b, 2, self->rank, 7, GM_I32));
     rank_expect(self, GM_ERR_ARG, gm_send(self->comm, a, 3, GM_I32, self->rank, 7));
     rank_expect(self, GM_ERR_ARG, gm_send(self->comm, a, 3, GM_I32, self->world_size, 7));
     rank_expect(self, GM_ERR_ARG, gm_send(self->comm, a, 3, GM_I32, -1, 7));
-    rank_expect(self, GM_ERR_ARG, gm_recv(self->comm, a, 3, GM_I32, (self->rank + 1) % self->world_size, -7));
-    rank_expect(self, GM_ERR_ARG, gm_recv(self->comm, NULL, 3, GM_I32, self->world_size - 1 - self->rank, 7));
-    rank_expect(self, GM_ERR_ARG, gm_sendrecv(self->comm, a, 3, self->rank, 7, a, 3, self->rank, 7, GM_I32));
+    rank_expect(self, GM_ERR_ARG,
+                gm_recv(self->comm, a, 3, GM_I32, (self->rank + 1) % self->world_size, -7));
+    rank_expect(self, GM_ERR_ARG,
+                gm_recv(self->comm, NULL, 3, GM_I32, self->world_size - 1 - self->rank, 7));
+    rank_expect(self, GM_ERR_ARG,
+                gm_sendrecv(self->comm, a, 3, self->rank, 7, a, 3, self->rank, 7, GM_I32));
     rank_ok(self, gm_barrier(self->comm));
     rank_destroy(self);
 }
@@ -176,14 +185,17 @@ static void collectives_keep_their_order_beside_messages(void **state)
     run_with(state, 5, mix_with_collectives);
 }
 
-static void a_message_does_not_wait_for_a_collective(void **state) { run_with(state, 2, send_past_a_collective); }
+static void a_message_does_not_wait_for_a_collective(void **state)
+{
+    run_with(state, 2, send_past_a_collective);
+}
 static void a_rank_may_exchange_with_itself_and_mistakes_change_nothing(void **state)
 {
     run_with(state, 2, exchange_with_oneself);
     run_with(state, 3, exchange_with_oneself);
 }
 
-/* ---- what each byte costs -------------------------------------------------------------------------- */
+/* ---- what each byte costs -------------------------------------------------------------------- */
 
 static void count_bytes(struct rank_self *self)
 {
@@ -217,7 +229,7 @@ static void count_bytes(struct rank_self *self)
 
 static void bytes_are_counted_to_the_byte(void **state) { run_with(state, 2, count_bytes); }
 
-/* ---- what cannot be -------------------------------------------------------------------------------- */
+/* ---- what cannot be -------------------------------------------------------------------------- */
 
 struct failing {
     gm_status   status;
@@ -249,21 +261,26 @@ static void fail_together(struct rank_self *self)
 
 static void expect(void **state, int n_ranks, const struct failing *f)
 {
-    struct ranks_job job = { .n_ranks = n_ranks, .body = fail_together, .user = f, .stall_limit_ms = STALL_MS };
+    struct ranks_job job = {
+        .n_ranks = n_ranks, .body = fail_together, .user = f, .stall_limit_ms = STALL_MS
+    };
     ranks_run(state, &job);
 }
 
 static gm_status both_send(struct rank_self *self, uint8_t *b)
 {
-    return self->rank < 2 ? gm_send(self->comm, b, 10, GM_U8, 1 - self->rank, 3) : gm_barrier(self->comm);
+    return self->rank < 2 ? gm_send(self->comm, b, 10, GM_U8, 1 - self->rank, 3)
+                          : gm_barrier(self->comm);
 }
 static gm_status tags_differ(struct rank_self *self, uint8_t *b)
 {
-    return self->rank == 0 ? gm_send(self->comm, b, 10, GM_U8, 1, 3) : gm_recv(self->comm, b, 10, GM_U8, 0, 4);
+    return self->rank == 0 ? gm_send(self->comm, b, 10, GM_U8, 1, 3)
+                           : gm_recv(self->comm, b, 10, GM_U8, 0, 4);
 }
 static gm_status counts_differ(struct rank_self *self, uint8_t *b)
 {
-    return self->rank == 0 ? gm_send(self->comm, b, 10, GM_U8, 1, 3) : gm_recv(self->comm, b, 11, GM_U8, 0, 3);
+    return self->rank == 0 ? gm_send(self->comm, b, 10, GM_U8, 1, 3)
+                           : gm_recv(self->comm, b, 11, GM_U8, 0, 3);
 }
 static gm_status send_in_a_circle(struct rank_self *self, uint8_t *b)
 {
@@ -282,10 +299,18 @@ static gm_status receive_from_who_does_not_come(struct rank_self *self, uint8_t 
 
 static void what_can_never_fit_is_said_at_once(void **state)
 {
-    const struct failing sending = { GM_ERR_MISMATCH, { "send to rank 0 (tag 3, u8, 10 elems)", "send to rank 1 (tag 3, u8, 10 elems)" },
-                                     STALL_MS / 2, 0, both_send };
-    const struct failing tags = { GM_ERR_MISMATCH, { "tag 3", "tag 4" }, STALL_MS / 2, 0, tags_differ };
-    const struct failing counts = { GM_ERR_MISMATCH, { "10 elems", "11 elems" }, STALL_MS / 2, 0, counts_differ };
+    const struct failing sending = { GM_ERR_MISMATCH,
+                                     { "send to rank 0 (tag 3, u8, 10 elems)",
+                                       "send to rank 1 (tag 3, u8, 10 elems)" },
+                                     STALL_MS / 2,
+                                     0,
+                                     both_send };
+    const struct failing tags = {
+        GM_ERR_MISMATCH, { "tag 3", "tag 4" }, STALL_MS / 2, 0, tags_differ
+    };
+    const struct failing counts = {
+        GM_ERR_MISMATCH, { "10 elems", "11 elems" }, STALL_MS / 2, 0, counts_differ
+    };
     expect(state, 2, &sending);
     expect(state, 4, &sending);
     expect(state, 2, &tags);
@@ -294,14 +319,20 @@ static void what_can_never_fit_is_said_at_once(void **state)
 
 static void ranks_that_send_in_a_circle_are_named(void **state)
 {
-    const struct failing f = { GM_ERR_TIMEOUT, { "wait for each other", "send to rank 1", "send to rank 0" }, 3 * STALL_MS,
-                               STALL_MS - 1, send_in_a_circle };
+    const struct failing f = { GM_ERR_TIMEOUT,
+                               { "wait for each other", "send to rank 1", "send to rank 0" },
+                               3 * STALL_MS,
+                               STALL_MS - 1,
+                               send_in_a_circle };
     expect(state, 3, &f);
 }
 
 static void a_receiver_that_is_in_a_collective_is_named(void **state)
 {
-    const struct failing f = { GM_ERR_TIMEOUT, { "send to rank 1 (tag 3", "barrier #2" }, 4 * STALL_MS, STALL_MS - 1,
+    const struct failing f = { GM_ERR_TIMEOUT,
+                               { "send to rank 1 (tag 3", "barrier #2" },
+                               4 * STALL_MS,
+                               STALL_MS - 1,
                                send_to_who_is_in_a_collective };
     expect(state, 2, &f);
     expect(state, 3, &f);
@@ -309,7 +340,10 @@ static void a_receiver_that_is_in_a_collective_is_named(void **state)
 
 static void a_sender_that_does_not_come_is_named(void **state)
 {
-    const struct failing f = { GM_ERR_TIMEOUT, { "waited for rank 1", "recv from rank 1 (tag 3" }, 4 * STALL_MS, 0,
+    const struct failing f = { GM_ERR_TIMEOUT,
+                               { "waited for rank 1", "recv from rank 1 (tag 3" },
+                               4 * STALL_MS,
+                               0,
                                receive_from_who_does_not_come };
     expect(state, 2, &f);
 }
@@ -326,7 +360,8 @@ static void leave_instead(struct rank_self *self)
         rank_say(self, "%s", gm_comm_error(self->comm)->text);
         rank_expect(self, GM_ERR_PEER_LOST, status);
         rank_check(self, gmi_now_ns() - begin_ns < 2000 * GMI_NS_PER_MS * ranks_slowness());
-        rank_check(self, gm_comm_error(self->comm)->culprit == 1 && strstr(gm_comm_error(self->comm)->text, "has left") != NULL);
+        rank_check(self, gm_comm_error(self->comm)->culprit == 1 &&
+                             strstr(gm_comm_error(self->comm)->text, "has left") != NULL);
     } else if (*(const bool *)self->user) {
         exchange_one(self, 0, 0, 1, 10);
     }
@@ -342,7 +377,7 @@ static void a_peer_that_has_left_is_named(void **state)
     }
 }
 
-/* ---- a death ---------------------------------------------------------------------------------------- */
+/* ---- a death --------------------------------------------------------------------------------- */
 
 static void wait_for_the_dead(struct rank_self *self)
 {

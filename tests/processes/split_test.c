@@ -1,5 +1,5 @@
-/* Communicators made by splitting others: who is in which, collectives and messages in all of them at once, failures and
- * ends. */
+/* Communicators made by splitting others: who is in which, collectives and messages in all of them
+ * at once, failures and ends. */
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -27,7 +27,7 @@ static int64_t sum_of(struct rank_self *self, gm_comm *comm, int64_t own)
     return x;
 }
 
-/* ---- who is in which ------------------------------------------------------------------------------- */
+/* ---- who is in which ------------------------------------------------------------------------- */
 
 /* Colours and keys by seed; every rank computes what everybody must find. */
 static void split_by_seed(struct rank_self *self)
@@ -69,9 +69,10 @@ static void members_and_their_order_follow_from_colour_and_key(void **state)
     ranks_run(state, &job);
 }
 
-/* ---- side by side ---------------------------------------------------------------------------------- */
+/* ---- side by side ---------------------------------------------------------------------------- */
 
-/* Rows and columns of a grid 3 wide, the world reversed, and a split of a split, all used in turns. */
+/* Rows and columns of a grid 3 wide, the world reversed, and a split of a split, all used in turns.
+ */
 static void use_many(struct rank_self *self)
 {
     int      n = self->world_size, r = self->rank;
@@ -97,7 +98,8 @@ static void use_many(struct rank_self *self)
         rank_ok(self, gm_broadcast(reversed, b, COUNT, GM_I32, 0));
         rank_check(self, b[COUNT - 1] == 77 + round);
         int size = gm_comm_size(row), place = gm_comm_rank(row);
-        rank_ok(self, gm_sendrecv(row, &own, 1, (place + size - 1) % size, 0, &from_right, 1, (place + 1) % size, 0, GM_I32));
+        rank_ok(self, gm_sendrecv(row, &own, 1, (place + size - 1) % size, 0, &from_right, 1,
+                                  (place + 1) % size, 0, GM_I32));
         rank_check(self, from_right == r / 3 * 3 + (place + 1) % size);
         rank_check(self, gm_comm_size(pair) <= 2);
         rank_ok(self, gm_barrier(pair));
@@ -146,7 +148,8 @@ static void use_by_threads(struct rank_self *self)
     users[0] = (struct user){ self, self->comm, 200 };
     users[1] = (struct user){ self, half, 300 };
     users[2] = (struct user){ self, all, 250 };
-    for (int i = 0; i < 3; i++) rank_check(self, pthread_create(&threads[i], NULL, reduce_in_a_thread, &users[i]) == 0);
+    for (int i = 0; i < 3; i++)
+        rank_check(self, pthread_create(&threads[i], NULL, reduce_in_a_thread, &users[i]) == 0);
     for (int i = 0; i < 3; i++) pthread_join(threads[i], NULL);
     rank_check(self, ranks_threads() == n_threads); /* one service thread serves all */
     gm_comm_destroy(all);
@@ -160,7 +163,7 @@ static void each_may_be_used_by_a_thread_of_its_own(void **state)
     ranks_run(state, &job);
 }
 
-/* ---- asynchronous work ------------------------------------------------------------------------------ */
+/* ---- asynchronous work ----------------------------------------------------------------------- */
 
 static void start_in_both(struct rank_self *self)
 {
@@ -173,7 +176,8 @@ static void start_in_both(struct rank_self *self)
         for (int i = 0; i < COUNT; i++) a[i] = b[i] = 1;
         rank_ok(self, gm_all_reduce_start(half, a, a, COUNT, GM_F64, GM_SUM, &first));
         rank_ok(self, gm_all_reduce_start(self->comm, b, b, COUNT, GM_F64, GM_SUM, &second));
-        while (gm_work_test(first) == GM_AGAIN || gm_work_test(second) == GM_AGAIN) usleep(200); /* nobody helps */
+        while (gm_work_test(first) == GM_AGAIN || gm_work_test(second) == GM_AGAIN)
+            usleep(200); /* nobody helps */
         rank_ok(self, gm_work_test(first));
         rank_ok(self, gm_work_test(second));
         rank_check(self, a[COUNT - 1] == gm_comm_size(half) && b[0] == self->world_size);
@@ -190,7 +194,7 @@ static void the_service_thread_moves_the_work_of_all(void **state)
     ranks_run(state, &job);
 }
 
-/* ---- nothing is left -------------------------------------------------------------------------------- */
+/* ---- nothing is left ------------------------------------------------------------------------- */
 
 static void split_again_and_again(struct rank_self *self)
 {
@@ -214,7 +218,7 @@ static void destroyed_splits_leave_nothing(void **state)
     ranks_run(state, &job);
 }
 
-/* ---- failures --------------------------------------------------------------------------------------- */
+/* ---- failures -------------------------------------------------------------------------------- */
 
 /* Of 4 ranks 1 and 3 are in a split, in which they are 1 and 0. */
 static gm_comm *odd_ones(struct rank_self *self)
@@ -234,14 +238,19 @@ static void disagree_in_a_split(struct rank_self *self)
     float     x[100] = { 0 };
     int64_t   begin_ns = gmi_now_ns();
     bool      is_odd = self->rank % 2 == 1;
-    gm_status status = is_odd ? gm_all_reduce(split, x, x, self->rank == 1 ? 10 : 100, GM_F32, GM_SUM) : gm_barrier(self->comm);
+    gm_status status = is_odd
+                           ? gm_all_reduce(split, x, x, self->rank == 1 ? 10 : 100, GM_F32, GM_SUM)
+                           : gm_barrier(self->comm);
     const gm_error *e = gm_comm_error(is_odd ? split : self->comm);
     rank_say(self, "%s", e->text);
     rank_expect(self, GM_ERR_MISMATCH, status);
     rank_check(self, gmi_now_ns() - begin_ns < 2000 * GMI_NS_PER_MS * ranks_slowness());
-    rank_check(self, e->rank == self->rank && (e->culprit == 1 || e->culprit == 3)); /* as the root numbers them */
-    rank_check(self, strstr(e->text, "rank 1 calls") != NULL && strstr(e->text, "rank 3 calls") != NULL);
-    rank_check(self, strstr(e->text, ", 10 elems") != NULL && strstr(e->text, ", 100 elems") != NULL);
+    rank_check(self, e->rank == self->rank &&
+                         (e->culprit == 1 || e->culprit == 3)); /* as the root numbers them */
+    rank_check(self,
+               strstr(e->text, "rank 1 calls") != NULL && strstr(e->text, "rank 3 calls") != NULL);
+    rank_check(self,
+               strstr(e->text, ", 10 elems") != NULL && strstr(e->text, ", 100 elems") != NULL);
     rank_expect(self, GM_ERR_MISMATCH, gm_barrier(split)); /* what fails one fails all */
     rank_expect(self, GM_ERR_MISMATCH, gm_barrier(self->comm));
     gm_comm_destroy(split);
@@ -262,8 +271,9 @@ static void disagree_far_apart(struct rank_self *self)
     rank_create(self);
     rank_ok(self, gm_comm_split(self->comm, self->rank == 0 ? -1 : 0, 0, &split));
     rank_meet(self, 0, self->world_size);
-    gm_status status = self->rank == 0 ? gm_barrier(self->comm)
-                       : self->rank == 3 ? gm_all_reduce(split, x, x, 8, GM_I32, GM_SUM) : gm_barrier(split);
+    gm_status status = self->rank == 0   ? gm_barrier(self->comm)
+                       : self->rank == 3 ? gm_all_reduce(split, x, x, 8, GM_I32, GM_SUM)
+                                         : gm_barrier(split);
     const gm_error *e = gm_comm_error(self->rank == 0 ? self->comm : split);
     rank_say(self, "%s", e->text);
     rank_expect(self, GM_ERR_MISMATCH, status);
@@ -356,7 +366,8 @@ static void go_on_without_one(struct rank_self *self)
         rank_await(self, 1, 1);
         for (int i = 0; i < 20; i++) {
             rank_check(self, sum_of(self, pair, self->rank) == 1);
-            rank_ok(self, gm_sendrecv(self->comm, &own, 1, 1 - own, 3, &other, 1, 1 - own, 3, GM_I32));
+            rank_ok(self,
+                    gm_sendrecv(self->comm, &own, 1, 1 - own, 3, &other, 1, 1 - own, 3, GM_I32));
             rank_check(self, other == 1 - own);
             rank_ok(self, gm_sendrecv(self->comm, &own, 1, own, 3, &other, 1, own, 3, GM_I32));
             rank_check(self, other == own);
@@ -395,7 +406,8 @@ static void fork_with_splits(struct rank_self *self)
         _exit(is_refused ? 0 : 1);
     }
     int status = -1;
-    rank_check(self, waitpid(pid, &status, 0) == pid && WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    rank_check(self,
+               waitpid(pid, &status, 0) == pid && WIFEXITED(status) && WEXITSTATUS(status) == 0);
     rank_check(self, sum_of(self, split, 1) == self->world_size);
     rank_ok(self, gm_barrier(self->comm));
     gm_comm_destroy(split);
