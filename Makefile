@@ -20,7 +20,9 @@ INSTALL ?= install
 OPT     ?= -O3
 WARN    := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wpointer-arith \
            -Wwrite-strings -Wformat=2 -Wundef
-# DEV=1: warnings are errors. SAN=address|undefined|thread: build with that sanitizer.
+# V=1: show the commands. DEV=1: warnings are errors. SAN=address|undefined|thread: build with that sanitizer.
+Q := $(if $(V),,@)
+SAY := $(if $(findstring s,$(firstword -$(MAKEFLAGS))),@:,@echo)
 ifdef DEV
 WARN    += -Werror
 endif
@@ -59,39 +61,40 @@ all: $(BUILD)/gradmesh $(BUILD)/libgradmesh.a $(BUILD)/libgradmesh.so  ## build 
 
 $(BUILD)/libgradmesh.a: $(call objects,$(LIB_SRC))
 	@rm -f $@
-	$(AR) rcs $@ $^
+	$(Q)$(AR) rcs $@ $^
 
 $(SHARED): $(call objects,$(LIB_SRC)) src/gradmesh.map
-	$(CC) $(ALL_LDFLAGS) -shared -Wl,-soname,libgradmesh.so.$(MAJOR) -Wl,--version-script=src/gradmesh.map \
+	$(Q)$(CC) $(ALL_LDFLAGS) -shared -Wl,-soname,libgradmesh.so.$(MAJOR) -Wl,--version-script=src/gradmesh.map \
 	    -Wl,--no-undefined -o $@ $(filter %.o,$^) $(LDLIBS)
 
 $(BUILD)/libgradmesh.so: $(SHARED)
-	ln -sf $(notdir $(SHARED)) $(BUILD)/libgradmesh.so.$(MAJOR)
-	ln -sf libgradmesh.so.$(MAJOR) $@
+	$(Q)ln -sf $(notdir $(SHARED)) $(BUILD)/libgradmesh.so.$(MAJOR)
+	$(Q)ln -sf libgradmesh.so.$(MAJOR) $@
 
 $(BUILD)/libgradmesh_train.a: $(call objects,$(TRAIN_SRC))
 	@rm -f $@
-	$(AR) rcs $@ $^
+	$(Q)$(AR) rcs $@ $^
 
 # Everything of the program but main(), for its tests.
 $(BUILD)/program.a: $(filter-out $(BUILD)/obj/cli/main.o,$(call objects,$(PROGRAM_SRC)))
 	@rm -f $@
-	$(AR) rcs $@ $^
+	$(Q)$(AR) rcs $@ $^
 
 $(BUILD)/gradmesh: $(BUILD)/obj/cli/main.o $(BUILD)/program.a $(BUILD)/libgradmesh_train.a $(BUILD)/libgradmesh.a
-	$(CC) $(ALL_LDFLAGS) -o $@ $^ $(TRAIN_LIBS) $(LDLIBS)
+	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $^ $(TRAIN_LIBS) $(LDLIBS)
 
 $(BUILD)/obj/%.o: %.c | $(BUILD)/.deps
 	@mkdir -p $(@D)
-	$(CC) $(ALL_CFLAGS) $(CPPFLAGS) -c -o $@ $<
+	$(SAY) "  compile $<"
+	$(Q)$(CC) $(ALL_CFLAGS) $(CPPFLAGS) -c -o $@ $<
 
 $(BUILD)/support.a: $(call objects,$(SUPPORT_SRC))
 	@rm -f $@
-	$(AR) rcs $@ $^
+	$(Q)$(AR) rcs $@ $^
 
 $(BUILD)/tests/%: $(BUILD)/obj/%.o $(BUILD)/support.a $(BUILD)/program.a $(BUILD)/libgradmesh_train.a $(BUILD)/libgradmesh.a
 	@mkdir -p $(@D)
-	$(CC) $(ALL_LDFLAGS) -o $@ $^ -lcmocka $(TRAIN_LIBS) $(LDLIBS)
+	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $^ -lcmocka $(TRAIN_LIBS) $(LDLIBS)
 
 # Brings what the build needs, by package name, when it is missing.
 $(BUILD)/.deps: tools/deps.sh
@@ -134,8 +137,8 @@ install: all  ## install program, libraries, header, manual; DESTDIR, PREFIX, li
 	$(INSTALL) -m 644 include/gradmesh.h $(D)$(includedir)
 	$(INSTALL) -m 644 $(BUILD)/libgradmesh.a $(D)$(libdir)
 	$(INSTALL) -m 755 $(SHARED) $(D)$(libdir)
-	ln -sf libgradmesh.so.$(VERSION) $(D)$(libdir)/libgradmesh.so.$(MAJOR)
-	ln -sf libgradmesh.so.$(MAJOR) $(D)$(libdir)/libgradmesh.so
+	$(Q)ln -sf libgradmesh.so.$(VERSION) $(D)$(libdir)/libgradmesh.so.$(MAJOR)
+	$(Q)ln -sf libgradmesh.so.$(MAJOR) $(D)$(libdir)/libgradmesh.so
 	$(fill) packaging/gradmesh.pc.in >$(D)$(pkgconfigdir)/gradmesh.pc
 	for file in $(CONFIGS); do $(fill) packaging/$$file.in >$(D)$(cmakedir)/$$file || exit 1; done
 	chmod 644 $(D)$(pkgconfigdir)/gradmesh.pc $(addprefix $(D)$(cmakedir)/,$(CONFIGS))
