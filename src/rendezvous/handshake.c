@@ -62,6 +62,13 @@ static gm_status fail(struct gmi_handshake *h)
     return h->error.status;
 }
 
+static gm_status lost(struct gmi_handshake *h, int sys_errno)
+{
+    char text[GMI_ADDRESS_TEXT_BYTES];
+    return gmi_error_set(&h->error, GM_ERR_PEER_LOST, "%s closed the connection during the handshake: %s", who(h, text),
+                         sys_errno ? strerror(sys_errno) : "end of file");
+}
+
 /* Sends what is queued; a refused peer may be gone already, which changes nothing. */
 static gm_status flush(struct gmi_handshake *h)
 {
@@ -73,12 +80,7 @@ static gm_status flush(struct gmi_handshake *h)
         h->out_sent_bytes += moved;
         h->total_sent_bytes += moved;
         if (status == GM_AGAIN) return GM_AGAIN;
-        if (status != GM_OK) {
-            char text[GMI_ADDRESS_TEXT_BYTES];
-            return gmi_error_set(&h->error, GM_ERR_PEER_LOST,
-                                 "%s closed the connection during the handshake: %s", who(h, text),
-                                 sys_errno ? strerror(sys_errno) : "end of file");
-        }
+        if (status != GM_OK) return lost(h, sys_errno);
     }
     h->out_bytes = h->out_sent_bytes = 0;
     return GM_OK;
@@ -94,12 +96,7 @@ static gm_status fill(struct gmi_handshake *h)
         h->in_bytes += moved;
         h->total_recv_bytes += moved;
         if (status == GM_AGAIN) return GM_AGAIN;
-        if (status != GM_OK) {
-            char text[GMI_ADDRESS_TEXT_BYTES];
-            return gmi_error_set(&h->error, GM_ERR_PEER_LOST,
-                                 "%s closed the connection during the handshake: %s", who(h, text),
-                                 sys_errno ? strerror(sys_errno) : "end of file");
-        }
+        if (status != GM_OK) return lost(h, sys_errno);
         if (h->state == GMI_SHAKE_RECEIVING_HELLO) break; /* judge what there is */
     }
     return GM_OK;
