@@ -1,24 +1,6 @@
 #!/bin/sh
 # gradmesh parity: the workers hold the same bits, and those of one process but for the order of summation.
-set -u
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-number=0
-check() {
-    number=$((number + 1))
-    name=$1
-    shift
-    if "$@" >"$work/check" 2>&1; then
-        echo "ok $number - $name"
-    else
-        echo "not ok $number - $name"
-        sed 's/^/# /' "$work/check" "$work/out" "$work/err" 2>/dev/null | head -40
-    fi
-}
-run() {
-    gradmesh "$@" >"$work/out" 2>"$work/err"
-    status=$?
-}
+. "$(dirname "$0")/program.sh"
 field() { sed -n "s/.*\"$1\":\([^,}]*\).*/\1/p" "$work/out"; }
 n_hashes() { grep -oE '"[0-9a-f]{64}"' "$work/out" | wc -l; }
 n_different() { grep -oE '"[0-9a-f]{64}"' "$work/out" | sort -u | wc -l; }

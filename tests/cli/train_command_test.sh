@@ -1,30 +1,7 @@
 #!/bin/sh
 # gradmesh train, eval and predict as a user meets them: what is printed where, and what wrong usage says.
-set -u
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
+. "$(dirname "$0")/program.sh"
 small="--data synthetic:600,100 --epochs 2"
-number=0
-same() { [ -n "$1" ] && [ "$1" = "$2" ]; } # nothing equals nothing otherwise
-
-# check NAME COMMAND...: passes when the command succeeds; shows what it printed when it does not.
-check() {
-    number=$((number + 1))
-    name=$1
-    shift
-    if "$@" >"$work/check" 2>&1; then
-        echo "ok $number - $name"
-    else
-        echo "not ok $number - $name"
-        sed 's/^/# /' "$work/check" "$work/out" "$work/err" 2>/dev/null | head -40
-    fi
-}
-
-# run ARGS...: runs the program; output in $work/out and $work/err, status in $status.
-run() {
-    gradmesh "$@" >"$work/out" 2>"$work/err"
-    status=$?
-}
 
 ends_with() { [ "$(tail -n 1 "$1" | grep -cE "$2")" = 1 ]; }
 said_once() { [ "$status" = "$1" ] && [ ! -s "$work/out" ] && [ "$(wc -l <"$work/err")" = 1 ] && grep -qF -- "$2" "$work/err"; }

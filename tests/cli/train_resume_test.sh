@@ -1,29 +1,10 @@
 #!/bin/sh
 # Stopping and going on: bit for bit at the same world size, from the same state at another, past damaged
 # files, and after kills.
-set -u
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
+. "$(dirname "$0")/program.sh"
 # 600 samples in batches of 64: 10 steps to the epoch, the last one short.
 job="--data synthetic:600,100 --batch 64 --layers 784,32,10"
-number=0
-same() { [ -n "$1" ] && [ "$1" = "$2" ]; } # nothing equals nothing otherwise
 
-check() {
-    number=$((number + 1))
-    name=$1
-    shift
-    if "$@" >"$work/check" 2>&1; then
-        echo "ok $number - $name"
-    else
-        echo "not ok $number - $name"
-        sed 's/^/# /' "$work/check" "$work/out" "$work/err" 2>/dev/null | head -40
-    fi
-}
-run() {
-    gradmesh "$@" >"$work/out" 2>"$work/err"
-    status=$?
-}
 field() { sed -n "s/.*\"$1\":\"\{0,1\}\([^\",}]*\).*/\1/p" "$work/out"; }
 path() { printf '%s/step-%09d.safetensors' "$1" "$2"; }
 has() { grep -qE -- "$2" "$1"; }
