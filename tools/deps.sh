@@ -11,7 +11,9 @@ have_header() {  # package, header
 command -v "${CC:-cc}" >/dev/null 2>&1 || missing="$missing gcc libc6-dev"
 command -v pkg-config >/dev/null 2>&1 || missing="$missing pkg-config"
 if [ -z "$missing" ]; then
-    have_header libopenblas-dev cblas.h
+    # Another BLAS brings a cblas.h too.
+    printf '#include <cblas.h>\n' | ${CC:-cc} -E -x c - 2>/dev/null | grep -q openblas_set_num_threads ||
+        missing="$missing libopenblas-dev"
     have_header zlib1g-dev zlib.h
     have_header libcjson-dev cjson/cJSON.h
     have_header libssl-dev openssl/evp.h

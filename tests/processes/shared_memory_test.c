@@ -13,7 +13,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -440,11 +439,8 @@ static void a_communicator_gives_everything_back(void **state)
  * that says so. */
 static void live_with_few_descriptors(struct rank_self *self)
 {
-    struct rlimit limit;
-    gm_error      error;
-    rank_check(self, getrlimit(RLIMIT_NOFILE, &limit) == 0);
-    limit.rlim_cur = (rlim_t)(ranks_open_descriptors() + *(const int *)self->user);
-    rank_check(self, setrlimit(RLIMIT_NOFILE, &limit) == 0);
+    gm_error error;
+    ranks_leave_room_for(*(const int *)self->user);
     gm_status status = gm_comm_create(&self->comm, &self->options, &error);
     rank_meet(self, OVER, self->world_size);
     if (status == GM_OK) {

@@ -2,6 +2,7 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -458,3 +459,29 @@ static int entries(const char *path)
 
 int ranks_open_descriptors(void) { return entries("/proc/self/fd") - 1; /* the folder's own */ }
 int ranks_threads(void) { return entries("/proc/self/task"); }
+
+static int highest_descriptor(void)
+{
+    DIR *dir = opendir("/proc/self/fd");
+    int  highest = 2;
+    if (dir == NULL) return highest;
+    for (struct dirent *e; (e = readdir(dir)) != NULL;) {
+        int fd = atoi(e->d_name);
+        if (fd > highest && fd != dirfd(dir)) highest = fd;
+    }
+    closedir(dir);
+    return highest;
+}
+
+struct rlimit ranks_leave_room_for(int n_more)
+{
+    struct rlimit before = { 0, 0 };
+    int           highest = highest_descriptor(), filler = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    while (filler >= 0 && filler < highest) filler = fcntl(filler, F_DUPFD_CLOEXEC, 0);
+    if (filler > highest) close(filler);
+    getrlimit(RLIMIT_NOFILE, &before);
+    struct rlimit now = before;
+    now.rlim_cur = (rlim_t)(highest + 1 + n_more);
+    setrlimit(RLIMIT_NOFILE, &now);
+    return before;
+}

@@ -13,6 +13,7 @@
 
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <sys/resource.h>
 #include <sys/types.h>
 
 #include "gradmesh.h"
@@ -129,6 +130,10 @@ _Noreturn void rank_fail(struct rank_self *self, const char *file, int line, con
 
 /* How many descriptors and threads this process has. */
 int ranks_open_descriptors(void);
+
+/* From now on this process can open n_more descriptors and not one more, whatever its caller left open:
+ * holes below its highest descriptor are filled, and stay so. Returns the limit before. */
+struct rlimit ranks_leave_room_for(int n_more);
 int ranks_threads(void);
 
 /* 1, or how much slower everything may be under a sanitizer. */
