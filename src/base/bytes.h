@@ -41,5 +41,6 @@ static inline bool gmi_add_sizes(size_t a, size_t b, size_t *sum)
     return !__builtin_add_overflow(a, b, sum);
 }
 static inline size_t gmi_min_size(size_t a, size_t b) { return a < b ? a : b; }
+static inline size_t gmi_max_size(size_t a, size_t b) { return a > b ? a : b; }
 
 #endif

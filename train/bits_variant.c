@@ -1,0 +1,44 @@
+#include "train/bits_variant.h"
+
+#include <stdatomic.h>
+#include <string.h>
+
+#include "train/bits.h"
+
+/* The fastest first; the last one runs everywhere. */
+static const struct gmt_bits_variant *const variants[] = {
+#if defined(__x86_64__)
+    &gmt_bits_avx512,
+    &gmt_bits_avx2,
+#endif
+    &gmt_bits_plain,
+};
+#define N_VARIANTS (sizeof variants / sizeof *variants)
+
+static const struct gmt_bits_variant *_Atomic chosen;
+
+const struct gmt_bits_variant *gmt_bits_chosen(void)
+{
+    const struct gmt_bits_variant *variant = atomic_load_explicit(&chosen, memory_order_relaxed);
+    for (size_t v = 0; variant == NULL; v++)
+        if (variants[v]->runs_here()) {
+            variant = variants[v];
+            atomic_store_explicit(&chosen, variant, memory_order_relaxed);
+        }
+    return variant;
+}
+
+const char *gmt_bits_variant(void)
+{
+    return gmt_bits_chosen()->name;
+}
+
+bool gmt_bits_use(const char *name)
+{
+    for (size_t v = 0; v < N_VARIANTS; v++)
+        if (strcmp(variants[v]->name, name) == 0 && variants[v]->runs_here()) {
+            atomic_store_explicit(&chosen, variants[v], memory_order_relaxed);
+            return true;
+        }
+    return false;
+}
