@@ -13,7 +13,7 @@
  *     1. out_bytes <= in_bytes <= out_bytes + window: nothing leaves before it was added up,
  *        nothing is overwritten before it has left. The root adds up in its output instead, the
  *        first rank sends from its input.
- *     2. Less than one element is held back in scratch.
+ *     2. Less than one element is held back.
  *
  * It cannot freeze: the root takes in whatever arrives, so does then the one before it, and so on.
  *
@@ -22,8 +22,7 @@
  */
 #include "coll/chain_reduce.h"
 
-#include <string.h>
-
+#include "coll/intake.h"
 #include "net/poller.h"
 
 enum { WINDOW_BYTES = 1024 * 1024 }; /* a multiple of every element's size */
@@ -34,7 +33,7 @@ struct chain {
     size_t           total_bytes, window_bytes;
     size_t           in_bytes, in_total_bytes; /* added up; of so many that come from the left */
     size_t           out_bytes, out_total_bytes;
-    size_t           held_bytes; /* in scratch: arrived, but less than one element */
+    struct gmi_intake intake;
 };
 _Static_assert(sizeof(struct chain) <= GMI_OP_STATE_BYTES, "the chain's state fits into an op");
 
@@ -102,53 +101,33 @@ static gm_status send_some(struct chain *c)
 
 /* ---- receiving ------------------------------------------------------------------------------- */
 
-static size_t arriving_bytes(const struct chain *c)
-{
-    return c->in_total_bytes - c->in_bytes - c->held_bytes;
-}
+static size_t arriving_bytes(const struct chain *c) { return c->in_total_bytes - c->in_bytes; }
 
 /* How many bytes may be added up now: whole elements that have room without a break. */
 static size_t room_bytes(const struct chain *c)
 {
-    if (c->in_bytes == c->in_total_bytes) return 0;
-    if (is_root(c)) return c->in_total_bytes - c->in_bytes;
+    if (is_root(c) || arriving_bytes(c) == 0) return arriving_bytes(c);
     size_t free_bytes = c->window_bytes - (c->in_bytes - c->out_bytes);
     free_bytes -= free_bytes % c->op->codec.elem_bytes;
-    return gmi_min_size(free_bytes, to_the_end(c, c->in_bytes));
-}
-
-/* An element that has arrived in part has its room already. */
-static size_t space_bytes(const struct chain *c)
-{
-    size_t room = gmi_min_size(gmi_min_size(room_bytes(c), GMI_SCRATCH_BYTES),
-                               arriving_bytes(c) + c->held_bytes);
-    return room - gmi_min_size(room, c->held_bytes);
+    return gmi_min_size(gmi_min_size(free_bytes, to_the_end(c, c->in_bytes)), arriving_bytes(c));
 }
 
 static bool wants_to_recv(const struct chain *c)
 {
-    return space_bytes(c) > 0 || !c->left->is_descriptor_matched;
-}
-
-static void settle(struct chain *c, size_t arrived_bytes)
-{
-    struct gmi_op *op = c->op;
-    size_t   elem_bytes = op->codec.elem_bytes, here_bytes = c->held_bytes + arrived_bytes;
-    size_t   whole_elems = here_bytes / elem_bytes, whole_bytes = whole_elems * elem_bytes;
-    uint8_t *to = home(c, c->in_bytes);
-    gmi_codec_combine(&op->codec, to, op->scratch, op->input + c->in_bytes, whole_elems);
-    if (is_root(c) && op->codec.finish != NULL) op->codec.finish(to, whole_elems, gmi_op_ranks(op));
-    c->held_bytes = here_bytes - whole_bytes;
-    memmove(op->scratch, op->scratch + whole_bytes, c->held_bytes);
-    c->in_bytes += whole_bytes;
+    return room_bytes(c) > 0 || !c->left->is_descriptor_matched;
 }
 
 static gm_status recv_some(struct chain *c)
 {
-    size_t    got_bytes;
-    gm_status status = gmi_port_recv_some(c->left, c->op->scratch + c->held_bytes, space_bytes(c),
-                                          arriving_bytes(c), &got_bytes);
-    if (got_bytes > 0) settle(c, got_bytes);
+    struct gmi_op *op = c->op;
+    size_t         settled_bytes, room = room_bytes(c);
+    uint8_t       *to = room > 0 ? home(c, c->in_bytes) : NULL;
+    gm_status status = gmi_intake_some(&c->intake, c->left, to, op->input + c->in_bytes, room,
+                                       arriving_bytes(c), &settled_bytes);
+    if (settled_bytes > 0 && is_root(c) && op->codec.finish != NULL) {
+        op->codec.finish(to, settled_bytes / op->codec.elem_bytes, gmi_op_ranks(op));
+    }
+    c->in_bytes += settled_bytes;
     return status;
 }
 

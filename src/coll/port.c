@@ -138,6 +138,15 @@ static gm_status check_piece_header(struct gmi_port *port, size_t expected_bytes
     return GM_OK;
 }
 
+static void count_in(struct gmi_port *port, size_t header_bytes, size_t payload_bytes)
+{
+    struct gmi_op *op = port->op;
+    op->traffic.protocol_recv_bytes += header_bytes;
+    op->traffic.payload_recv_bytes += payload_bytes;
+    if (port->link->is_shared_memory) op->traffic.memory_recv_bytes += header_bytes + payload_bytes;
+    op->moved_bytes += header_bytes + payload_bytes;
+}
+
 gm_status gmi_port_recv_some(struct gmi_port *port, void *into, size_t space_bytes,
                              size_t transfer_left_bytes, size_t *moved_bytes)
 {
@@ -159,10 +168,7 @@ gm_status gmi_port_recv_some(struct gmi_port *port, void *into, size_t space_byt
     if (status != GM_OK) return link_failed(port, status);
 
     size_t header = take_header(&port->in, moved);
-    op->traffic.protocol_recv_bytes += header;
-    op->traffic.payload_recv_bytes += moved - header;
-    if (port->link->is_shared_memory) op->traffic.memory_recv_bytes += moved;
-    op->moved_bytes += moved;
+    count_in(port, header, moved - header);
     if (!port->is_descriptor_matched && port->in.moved_bytes >= GMI_DESCRIPTOR_BYTES) {
         status = compare_descriptor(port);
         if (status != GM_OK) return status;
@@ -174,6 +180,29 @@ gm_status gmi_port_recv_some(struct gmi_port *port, void *into, size_t space_byt
     *moved_bytes = moved - header;
     port->in_piece_left_bytes -= *moved_bytes;
     return GM_OK;
+}
+
+gm_status gmi_port_peek(struct gmi_port *port, size_t transfer_left_bytes, const uint8_t **bytes, size_t *n_bytes)
+{
+    size_t    none;
+    gm_status status = GM_OK;
+    *n_bytes = 0;
+    if (!gmi_link_lends(port->link) || transfer_left_bytes == 0) return GM_OK;
+    if (port->in_piece_left_bytes == 0 || !is_header_done(&port->in)) {
+        status = gmi_port_recv_some(port, NULL, 0, transfer_left_bytes, &none); /* the header alone */
+        if (status != GM_OK || !is_header_done(&port->in)) return status;
+    }
+    status = gmi_link_peek(port->link, bytes, n_bytes);
+    *n_bytes = gmi_min_size(*n_bytes, port->in_piece_left_bytes);
+    if (status == GM_AGAIN) return GM_OK;
+    return status == GM_OK ? GM_OK : link_failed(port, status);
+}
+
+void gmi_port_consume(struct gmi_port *port, size_t n_bytes)
+{
+    gmi_link_consume(port->link, n_bytes);
+    port->in_piece_left_bytes -= n_bytes;
+    count_in(port, 0, n_bytes);
 }
 
 void gmi_port_watch(struct gmi_port *port, struct gmi_poller *poller, unsigned interest)

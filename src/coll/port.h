@@ -63,6 +63,12 @@ gm_status gmi_port_send_some(struct gmi_port *port, const void *data, size_t rea
 gm_status gmi_port_recv_some(struct gmi_port *port, void *into, size_t space_bytes,
                              size_t transfer_left_bytes, size_t *moved_bytes);
 
+/* The same without a copy, where the link lends what has arrived: *bytes, of this transfer and in one piece, good until
+ * the next move over the port. gmi_port_consume takes the first of them. *n_bytes is 0 if there is nothing to lend;
+ * gmi_port_recv_some may then have something still. */
+gm_status gmi_port_peek(struct gmi_port *port, size_t transfer_left_bytes, const uint8_t **bytes, size_t *n_bytes);
+void      gmi_port_consume(struct gmi_port *port, size_t n_bytes);
+
 /* Has everything that was begun been sent, the descriptor at least? */
 bool gmi_port_is_flushed(const struct gmi_port *port);
 

@@ -27,7 +27,7 @@
  * earlier. Bytes flow through a rank as soon as their element is summed.
  *
  *     1. out.step <= in.step + 1: no byte leaves before it is settled.
- *     2. Less than one element is held back in scratch, and none at the end of a chunk.
+ *     2. Less than one element is held back, and none at the end of a chunk.
  *     3. In the all-gather a byte is written over our own copy only after that copy was sent: the finished
  *        value contains our share, so it cannot exist before we sent it.
  *
@@ -44,9 +44,8 @@
  */
 #include "coll/ring.h"
 
-#include <string.h>
-
 #include "base/check.h"
+#include "coll/intake.h"
 #include "net/poller.h"
 
 struct cursor {
@@ -59,7 +58,7 @@ struct ring {
     struct gmi_port *right, *left; /* the same one when N is 2 */
     int              first_step, end_step;
     struct cursor    out, in;
-    size_t           held_bytes; /* in scratch: arrived, but less than one element */
+    struct gmi_intake intake;    /* what is reduced comes through it */
 };
 _Static_assert(sizeof(struct ring) <= GMI_OP_STATE_BYTES, "the ring's state fits into an op");
 
@@ -139,7 +138,7 @@ static size_t leaving_bytes(const struct ring *r)
 static size_t arriving_bytes(const struct ring *r)
 {
     if (r->in.step == r->end_step) return 0;
-    return step_bytes(r, r->in.step + WALK_IN) - r->in.at_bytes - r->held_bytes;
+    return step_bytes(r, r->in.step + WALK_IN) - r->in.at_bytes;
 }
 
 static bool wants_to_send(const struct ring *r) { return sendable_bytes(r) > 0 || !r->right->is_descriptor_sent; }
@@ -157,44 +156,33 @@ static gm_status send_some(struct ring *r)
     return status;
 }
 
-/* Adds the whole elements that are in scratch to ours and keeps the rest of the last one. */
-static void settle(struct ring *r, size_t arrived_bytes)
+/* Adds what arrives to ours. */
+static gm_status reduce_some(struct ring *r, size_t *settled_bytes)
 {
     struct gmi_op *op = r->op;
-    size_t   elem_bytes = op->codec.elem_bytes;
-    size_t   here_bytes = r->held_bytes + arrived_bytes, whole_elems = here_bytes / elem_bytes;
-    size_t   whole_bytes = whole_elems * elem_bytes;
-    uint8_t *to = home(r, r->in.step) + r->in.at_bytes;
+    size_t         left_bytes = arriving_bytes(r);
+    uint8_t       *to = home(r, r->in.step) + r->in.at_bytes;
     const uint8_t *own = op->input + step_at(r, r->in.step + WALK_IN) + r->in.at_bytes;
-
-    gmi_codec_combine(&op->codec, to, op->scratch, own, whole_elems);
-    if (r->in.step == last_reducing_step(r) && op->codec.finish != NULL) {
-        op->codec.finish(to, whole_elems, gmi_op_ranks(op));
+    gm_status status = gmi_intake_some(&r->intake, r->left, to, own, left_bytes, left_bytes, settled_bytes);
+    if (*settled_bytes > 0 && r->in.step == last_reducing_step(r) && op->codec.finish != NULL) {
+        op->codec.finish(to, *settled_bytes / op->codec.elem_bytes, gmi_op_ranks(op));
     }
-    r->held_bytes = here_bytes - whole_bytes;
-    memmove(op->scratch, op->scratch + whole_bytes, r->held_bytes);
-    advance(r, &r->in, WALK_IN, whole_bytes);
+    return status;
+}
+
+/* A finished chunk goes straight into its place. */
+static gm_status gather_some(struct ring *r, size_t *got_bytes)
+{
+    size_t   left_bytes = arriving_bytes(r);
+    uint8_t *into = left_bytes > 0 ? home(r, r->in.step) + r->in.at_bytes : NULL;
+    return gmi_port_recv_some(r->left, into, left_bytes, left_bytes, got_bytes);
 }
 
 static gm_status recv_some(struct ring *r)
 {
-    uint8_t  *into = r->op->scratch;
-    size_t    space_bytes = GMI_SCRATCH_BYTES, got_bytes;
-    gm_status status;
-    if (is_reducing(r)) {
-        into += r->held_bytes;
-        space_bytes -= r->held_bytes;
-    } else if (arriving_bytes(r) > 0) {
-        into = home(r, r->in.step) + r->in.at_bytes;  /* straight into its place */
-        space_bytes = arriving_bytes(r);
-    }
-    status = gmi_port_recv_some(r->left, into, space_bytes, arriving_bytes(r), &got_bytes);
-    if (got_bytes == 0) return status;
-    if (is_reducing(r)) {
-        settle(r, got_bytes);
-    } else {
-        advance(r, &r->in, WALK_IN, got_bytes);
-    }
+    size_t    settled_bytes;
+    gm_status status = is_reducing(r) ? reduce_some(r, &settled_bytes) : gather_some(r, &settled_bytes);
+    if (settled_bytes > 0) advance(r, &r->in, WALK_IN, settled_bytes);
     return status;
 }
 

@@ -35,6 +35,12 @@ struct gmi_link_ops {
     gm_status (*recv_some)(struct gmi_link *link, const struct iovec *parts, int n_parts,
                            size_t *moved_bytes);
 
+    /* Optional, both or none (NULL): lends what has arrived and lies in one piece, for a receiver that needs no copy of
+     * its own. GM_OK: *n_bytes > 0, and *bytes are readable until the next move over the link; else as recv_some.
+     * `consume` takes the first n_bytes of what was lent last; what it leaves is there for either way of receiving. */
+    gm_status (*peek)(struct gmi_link *link, const uint8_t **bytes, size_t *n_bytes);
+    void (*consume)(struct gmi_link *link, size_t n_bytes);
+
     /* Tells the poller what must happen before send_some (GMI_WRITABLE) or recv_some (GMI_READABLE) can
      * move more; net/poller.h. May do nothing if the link has no descriptor. The next move over the link ends the
      * watch: who sleeps on it must be woken then and watch again. */
@@ -67,6 +73,12 @@ static inline gm_status gmi_link_recv_some(struct gmi_link *link, const struct i
 {
     return link->ops->recv_some(link, parts, n_parts, moved_bytes);
 }
+static inline bool gmi_link_lends(const struct gmi_link *link) { return link->ops->peek != NULL; }
+static inline gm_status gmi_link_peek(struct gmi_link *link, const uint8_t **bytes, size_t *n_bytes)
+{
+    return link->ops->peek(link, bytes, n_bytes);
+}
+static inline void gmi_link_consume(struct gmi_link *link, size_t n_bytes) { link->ops->consume(link, n_bytes); }
 static inline void gmi_link_watch(struct gmi_link *link, struct gmi_poller *poller, unsigned interest)
 {
     link->ops->watch(link, poller, interest);
@@ -95,6 +107,7 @@ struct gmi_fault_plan {
     uint64_t seed;
     size_t   max_move_bytes;   /* each call moves 1 .. this many bytes */
     double   delay_probability; /* a call answers GM_AGAIN without trying */
+    bool     never_lends;       /* though the wrapped link does */
     uint64_t cut_after_sent_bytes;  /* the link dies once so many bytes were sent (0: never) */
     uint64_t cut_after_recv_bytes;  /* ... or received */
 };

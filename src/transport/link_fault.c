@@ -42,15 +42,24 @@ static int shorten(const struct iovec *parts, int n_parts, size_t limit_bytes, s
     return n;
 }
 
+/* Before a move: may it happen, and of how many bytes at most? */
+static gm_status before_move(struct fault_link *f, uint64_t cut_after, uint64_t total, size_t *limit)
+{
+    if (f->inner == NULL || (cut_after != 0 && total >= cut_after)) return f->inner ? cut(f) : GM_ERR_PEER_LOST;
+    if (gmi_rng_next_unit(&f->rng) < f->plan.delay_probability) return GM_AGAIN;
+    *limit = SIZE_MAX;
+    if (f->plan.max_move_bytes > 0) *limit = 1 + (size_t)gmi_rng_next_below(&f->rng, f->plan.max_move_bytes);
+    if (cut_after != 0) *limit = gmi_min_size(*limit, (size_t)(cut_after - total));
+    return GM_OK;
+}
+
 static gm_status move_some(struct fault_link *f, move_fn move, const struct iovec *parts, int n_parts,
                            uint64_t cut_after, uint64_t *total, size_t *moved_bytes)
 {
+    size_t    limit;
+    gm_status may = before_move(f, cut_after, *total, &limit);
     *moved_bytes = 0;
-    if (f->inner == NULL || (cut_after != 0 && *total >= cut_after)) return f->inner ? cut(f) : GM_ERR_PEER_LOST;
-    if (gmi_rng_next_unit(&f->rng) < f->plan.delay_probability) return GM_AGAIN;
-    size_t limit = SIZE_MAX;
-    if (f->plan.max_move_bytes > 0) limit = 1 + (size_t)gmi_rng_next_below(&f->rng, f->plan.max_move_bytes);
-    if (cut_after != 0) limit = gmi_min_size(limit, (size_t)(cut_after - *total));
+    if (may != GM_OK) return may;
     struct iovec shorter[MAX_PARTS];
     int          n = shorten(parts, n_parts, limit, shorter);
     gm_status    status = move(f->inner, shorter, n, moved_bytes);
@@ -75,6 +84,26 @@ static gm_status recv_some(struct gmi_link *link, const struct iovec *parts, int
                      moved_bytes);
 }
 
+static gm_status peek(struct gmi_link *link, const uint8_t **bytes, size_t *n_bytes)
+{
+    struct fault_link *f = (struct fault_link *)link;
+    size_t    limit;
+    gm_status may = before_move(f, f->plan.cut_after_recv_bytes, f->recv_bytes, &limit);
+    *n_bytes = 0;
+    if (may != GM_OK) return may;
+    gm_status status = gmi_link_peek(f->inner, bytes, n_bytes);
+    *n_bytes = gmi_min_size(*n_bytes, limit);
+    f->base.sys_errno = f->inner->sys_errno;
+    return status;
+}
+
+static void consume(struct gmi_link *link, size_t n_bytes)
+{
+    struct fault_link *f = (struct fault_link *)link;
+    gmi_link_consume(f->inner, n_bytes);
+    f->recv_bytes += n_bytes;
+}
+
 static void watch(struct gmi_link *link, struct gmi_poller *poller, unsigned interest)
 {
     struct fault_link *f = (struct fault_link *)link;
@@ -93,14 +122,11 @@ static void close_link(struct gmi_link *link)
     gmi_free(link);
 }
 
-static const struct gmi_link_ops fault_ops = {
-    .name = "fault",
-    .send_some = send_some,
-    .recv_some = recv_some,
-    .watch = watch,
-    .finish = finish,
-    .close = close_link,
-};
+#define FAULT_OPS                                                                                  \
+    .name = "fault", .send_some = send_some, .recv_some = recv_some, .watch = watch, .finish = finish, .close = close_link
+
+static const struct gmi_link_ops fault_ops = { FAULT_OPS };
+static const struct gmi_link_ops lending_fault_ops = { FAULT_OPS, .peek = peek, .consume = consume };
 
 void gmi_link_fault_cut(struct gmi_link *link) { (void)cut((struct fault_link *)link); }
 
@@ -111,6 +137,7 @@ struct gmi_link *gmi_link_fault_wrap(struct gmi_link *inner, const struct gmi_fa
         gmi_link_close(inner);
         return NULL;
     }
-    *f = (struct fault_link){ .base = { .ops = &fault_ops, .is_shared_memory = inner->is_shared_memory }, .inner = inner, .plan = *plan, .rng.key = plan->seed };
+    bool lends = gmi_link_lends(inner) && !plan->never_lends;
+    *f = (struct fault_link){ .base = { .ops = lends ? &lending_fault_ops : &fault_ops, .is_shared_memory = inner->is_shared_memory }, .inner = inner, .plan = *plan, .rng.key = plan->seed };
     return &f->base;
 }

@@ -76,6 +76,22 @@ static gm_status recv_some(struct gmi_link *link, const struct iovec *parts, int
     return q->is_finished ? GM_ERR_PEER_LOST : GM_AGAIN;
 }
 
+static gm_status peek(struct gmi_link *link, const uint8_t **bytes, size_t *n_bytes)
+{
+    struct queue *q = incoming((struct mem_link *)link);
+    *bytes = q->bytes + q->first;
+    *n_bytes = gmi_min_size(q->cap_bytes - q->first, q->used_bytes);
+    if (*n_bytes > 0) return GM_OK;
+    return q->is_finished ? GM_ERR_PEER_LOST : GM_AGAIN;
+}
+
+static void consume(struct gmi_link *link, size_t n_bytes)
+{
+    struct queue *q = incoming((struct mem_link *)link);
+    q->first = (q->first + n_bytes) % q->cap_bytes;
+    q->used_bytes -= n_bytes;
+}
+
 static void watch(struct gmi_link *link, struct gmi_poller *poller, unsigned interest)
 {
     (void)link, (void)poller, (void)interest; /* whoever steps the ranks simply tries again */
@@ -100,6 +116,8 @@ static const struct gmi_link_ops mem_ops = {
     .name = "mem",
     .send_some = send_some,
     .recv_some = recv_some,
+    .peek = peek,
+    .consume = consume,
     .watch = watch,
     .finish = finish,
     .close = close_link,

@@ -12,11 +12,12 @@
  * move after that takes the word back. If nobody had rung, something else has ended the sleep,
  * maybe the peer: only then, and only when nothing can be moved, the lifeline is looked at.
  *
- * A consumer that adds straight from the ring would take its bytes in place of gmi_shm_take. */
+ * Who adds what arrives to something else is lent the bytes where they lie in the ring, and spares a copy. */
 #include <errno.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "base/bytes.h"
 #include "net/poller.h"
 #include "net/socket.h"
 #include "transport/link.h"
@@ -97,17 +98,15 @@ static gm_status look_at_lifeline(struct shm_link *shm)
     return set_end(shm, status == GM_OK ? GM_ERR_PROTOCOL : status, sys_errno);
 }
 
-static gm_status nothing_to_take(struct shm_link *shm, const struct iovec *parts, int n_parts,
-                                 size_t *moved_bytes)
+/* Nothing is there to take: will there be more? What was written before the end may have arrived between the two
+ * looks, so the caller looks once more. */
+static bool is_over(struct shm_link *shm)
 {
-    bool is_over = shm->end != GM_OK || gmi_shm_is_finished(&shm->receiver);
-    if (!is_over && shm->must_look) is_over = look_at_lifeline(shm) != GM_AGAIN;
-    if (!is_over) return GM_AGAIN;
-    /* What was written before the end may have arrived between the two looks. */
-    gm_status status = gmi_shm_take(&shm->receiver, parts, n_parts, MOVE_BYTES, moved_bytes);
-    if (status != GM_AGAIN) return status;
-    return shm->end != GM_OK ? shm->end : GM_ERR_PEER_LOST;
+    if (shm->end != GM_OK || gmi_shm_is_finished(&shm->receiver)) return true;
+    return shm->must_look && look_at_lifeline(shm) != GM_AGAIN;
 }
+
+static gm_status end_of(const struct shm_link *shm) { return shm->end != GM_OK ? shm->end : GM_ERR_PEER_LOST; }
 
 /* ---- moving ---------------------------------------------------------------------------------- */
 
@@ -134,9 +133,34 @@ static gm_status recv_some(struct gmi_link *link, const struct iovec *parts, int
     if (shm->has_watched) come_back(shm);
     if (shm->end == GM_ERR_PROTOCOL) return shm->end;
     gm_status status = gmi_shm_take(&shm->receiver, parts, n_parts, MOVE_BYTES, moved_bytes);
-    if (status == GM_AGAIN) status = nothing_to_take(shm, parts, n_parts, moved_bytes);
+    if (status == GM_AGAIN && is_over(shm)) {
+        status = gmi_shm_take(&shm->receiver, parts, n_parts, MOVE_BYTES, moved_bytes);
+        if (status == GM_AGAIN) status = end_of(shm);
+    }
     if (status == GM_OK) wake_peer(shm, GMI_WRITABLE);
     return status == GM_ERR_PROTOCOL ? set_end(shm, status, 0) : status;
+}
+
+static gm_status peek(struct gmi_link *link, const uint8_t **bytes, size_t *n_bytes)
+{
+    struct shm_link *shm = (struct shm_link *)link;
+    *n_bytes = 0;
+    if (shm->has_watched) come_back(shm);
+    if (shm->end == GM_ERR_PROTOCOL) return shm->end;
+    gm_status status = gmi_shm_peek(&shm->receiver, bytes, n_bytes);
+    if (status == GM_AGAIN && is_over(shm)) {
+        status = gmi_shm_peek(&shm->receiver, bytes, n_bytes);
+        if (status == GM_AGAIN) status = end_of(shm);
+    }
+    *n_bytes = gmi_min_size(*n_bytes, MOVE_BYTES);
+    return status == GM_ERR_PROTOCOL ? set_end(shm, status, 0) : status;
+}
+
+static void consume(struct gmi_link *link, size_t n_bytes)
+{
+    struct shm_link *shm = (struct shm_link *)link;
+    gmi_shm_consume(&shm->receiver, n_bytes);
+    wake_peer(shm, GMI_WRITABLE);
 }
 
 /* ---- its life -------------------------------------------------------------------------------- */
@@ -171,6 +195,8 @@ static const struct gmi_link_ops shm_ops = {
     .name = "shm",
     .send_some = send_some,
     .recv_some = recv_some,
+    .peek = peek,
+    .consume = consume,
     .watch = watch,
     .finish = finish,
     .close = close_link,

@@ -121,6 +121,21 @@ gm_status gmi_shm_take(struct gmi_shm_end *e, const struct iovec *parts, int n_p
     return GM_OK;
 }
 
+gm_status gmi_shm_peek(struct gmi_shm_end *e, const uint8_t **bytes, size_t *n_bytes)
+{
+    *bytes = place(e, e->own);
+    *n_bytes = 0;
+    if (!look_at_written(e)) return GM_ERR_PROTOCOL;
+    *n_bytes = gmi_min_size(there_bytes(e), until_edge(e, e->own));
+    return *n_bytes > 0 ? GM_OK : GM_AGAIN;
+}
+
+void gmi_shm_consume(struct gmi_shm_end *e, size_t n_bytes)
+{
+    e->own += n_bytes;
+    atomic_store(&e->words->taken, e->own); /* as above */
+}
+
 bool gmi_shm_can_take(const struct gmi_shm_end *e)
 {
     return atomic_load(&e->words->written) != e->own || gmi_shm_is_finished(e);

@@ -73,6 +73,11 @@ gm_status gmi_shm_put(struct gmi_shm_end *sender, const struct iovec *parts, int
 gm_status gmi_shm_take(struct gmi_shm_end *receiver, const struct iovec *parts, int n_parts,
                        size_t limit_bytes, size_t *moved_bytes);
 
+/* Lends what is there and lies in one piece: GM_OK: *n_bytes > 0. Else as gmi_shm_take. */
+gm_status gmi_shm_peek(struct gmi_shm_end *receiver, const uint8_t **bytes, size_t *n_bytes);
+/* Takes the first n_bytes of what was lent. */
+void gmi_shm_consume(struct gmi_shm_end *receiver, size_t n_bytes);
+
 /* Would put (take) do anything else than GM_AGAIN? For the second look of a sleeper. */
 bool gmi_shm_can_put(const struct gmi_shm_end *sender);
 bool gmi_shm_can_take(const struct gmi_shm_end *receiver);

@@ -54,20 +54,41 @@ static size_t put(struct gmi_shm_end *sender, uint64_t from, size_t n_bytes, siz
     return moved;
 }
 
-/* Takes up to n_bytes in two parts; false: other bytes than the stream's next ones. */
+static bool are_next(const uint8_t *bytes, uint64_t from, size_t n_bytes)
+{
+    for (size_t i = 0; i < n_bytes; i++) {
+        if (bytes[i] != byte_at(from + i)) return false;
+    }
+    return true;
+}
+
+/* Is lent what is there, up to the edge of the ring, and consumes up to n_bytes of it; false as below. */
+static bool take_lent(struct gmi_shm_end *receiver, uint64_t from, size_t n_bytes, size_t limit_bytes,
+                      size_t *moved)
+{
+    const uint8_t *lent;
+    gm_status      status = gmi_shm_peek(receiver, &lent, moved);
+    if (status != GM_OK) return status == GM_AGAIN && *moved == 0;
+    assert_true(lent >= receiver->bytes && lent + *moved <= receiver->bytes + CAPACITY);
+    if (*moved > n_bytes) *moved = n_bytes;
+    if (*moved > limit_bytes) *moved = limit_bytes;
+    bool is_right = are_next(lent, from, *moved);
+    gmi_shm_consume(receiver, *moved);
+    return is_right && *moved > 0;
+}
+
+/* Takes up to n_bytes, lent or in two parts; false: other bytes than the stream's next ones. */
 static bool take(struct gmi_shm_end *receiver, uint64_t from, size_t n_bytes, size_t limit_bytes,
                  size_t *moved)
 {
     uint8_t      bytes[2 * CAPACITY];
     size_t       first = n_bytes / 2;
     struct iovec parts[2] = { { bytes, first }, { bytes + first, n_bytes - first } };
+    if (n_bytes % 3 == 1) return take_lent(receiver, from, n_bytes, limit_bytes, moved);
     gm_status    status = first ? gmi_shm_take(receiver, parts, 2, limit_bytes, moved)
                                 : gmi_shm_take(receiver, parts + 1, 1, limit_bytes, moved);
     if (status != GM_OK) return status == GM_AGAIN && *moved == 0;
-    for (size_t i = 0; i < *moved; i++) {
-        if (bytes[i] != byte_at(from + i)) return false;
-    }
-    return *moved > 0;
+    return are_next(bytes, from, *moved) && *moved > 0;
 }
 
 static void bytes_come_out_as_they_went_in_at_every_place_of_the_ring(void **state)
@@ -216,12 +237,20 @@ static void random_positions_never_lead_outside(void **state)
             struct iovec part = { bytes, 1 + gmi_rng_next_below(&rng, sizeof bytes) };
             uint64_t     near = p.sender.own + gmi_rng_next_below(&rng, 3 * CAPACITY) - CAPACITY;
             uint64_t     position = gmi_rng_next_below(&rng, 4) ? near : gmi_rng_next(&rng);
-            if (gmi_rng_next_below(&rng, 2)) {
+            const uint8_t *lent;
+            int            what = (int)gmi_rng_next_below(&rng, 3);
+            if (what == 0) {
                 atomic_store(&p.words.taken, position);
                 (void)gmi_shm_put(&p.sender, &part, 1, SIZE_MAX, &moved);
-            } else {
+            } else if (what == 1) {
                 atomic_store(&p.words.written, position);
                 (void)gmi_shm_take(&p.receiver, &part, 1, SIZE_MAX, &moved);
+            } else {
+                atomic_store(&p.words.written, position);
+                if (gmi_shm_peek(&p.receiver, &lent, &moved) != GM_OK) continue;
+                assert_true(lent >= p.memory.bytes && lent + moved <= p.memory.bytes + CAPACITY);
+                if (moved > part.iov_len) moved = part.iov_len;
+                gmi_shm_consume(&p.receiver, moved);
             }
             assert_true(moved <= part.iov_len && moved <= CAPACITY);
         }

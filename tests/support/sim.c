@@ -9,6 +9,7 @@ struct watched_link {
     struct gmi_link  base;
     struct gmi_link *inner;
     struct sim_end  *end;
+    size_t           lent_bytes; /* by the last peek, and no move since */
 };
 
 static gm_status note(struct watched_link *w, gm_status status, size_t moved_bytes, uint64_t *total_bytes)
@@ -44,6 +45,24 @@ static gm_status recv_some(struct gmi_link *link, const struct iovec *parts, int
     return note(w, status, *moved_bytes, &w->end->recv_bytes);
 }
 
+static gm_status peek(struct gmi_link *link, const uint8_t **bytes, size_t *n_bytes)
+{
+    struct watched_link *w = (struct watched_link *)link;
+    uint64_t             none = 0;
+    gm_status            status = gmi_link_peek(w->inner, bytes, n_bytes);
+    w->lent_bytes = *n_bytes;
+    return note(w, status, *n_bytes, &none);
+}
+
+static void consume(struct gmi_link *link, size_t n_bytes)
+{
+    struct watched_link *w = (struct watched_link *)link;
+    assert_in_range(n_bytes, 1, w->lent_bytes);
+    w->lent_bytes = 0;
+    gmi_link_consume(w->inner, n_bytes);
+    w->end->recv_bytes += n_bytes;
+}
+
 static void watch(struct gmi_link *link, struct gmi_poller *poller, unsigned interest)
 {
     (void)poller;
@@ -61,14 +80,11 @@ static void close_link(struct gmi_link *link)
     free(w);
 }
 
-static const struct gmi_link_ops watched_ops = {
-    .name = "watched",
-    .send_some = send_some,
-    .recv_some = recv_some,
-    .watch = watch,
-    .finish = finish,
-    .close = close_link,
-};
+#define WATCHED_OPS                                                                                \
+    .name = "watched", .send_some = send_some, .recv_some = recv_some, .watch = watch, .finish = finish, .close = close_link
+
+static const struct gmi_link_ops watched_ops = { WATCHED_OPS };
+static const struct gmi_link_ops lending_watched_ops = { WATCHED_OPS, .peek = peek, .consume = consume };
 
 /* ---- setting up ---------------------------------------------------------------------------------- */
 
@@ -76,7 +92,8 @@ static struct gmi_fault_plan fault_plan(const struct sim_plan *plan, int rank, i
 {
     struct gmi_fault_plan faults = { .seed = gmi_rng_key(plan->seed, (uint64_t)(rank * SIM_MAX_RANKS + peer)),
                                      .max_move_bytes = plan->max_move_bytes,
-                                     .delay_probability = plan->delay_probability };
+                                     .delay_probability = plan->delay_probability,
+                                     .never_lends = plan->never_lends };
     if (plan->has_cut && plan->cut_rank == rank && plan->cut_peer == peer) {
         faults.cut_after_sent_bytes = plan->cut_after_sent_bytes;
         faults.cut_after_recv_bytes = plan->cut_after_recv_bytes;
@@ -93,6 +110,7 @@ static void wrap(struct sim *sim, int rank, int peer, struct gmi_link *memory)
     assert_non_null(w);
     *w = (struct watched_link){ .base.ops = &watched_ops, .inner = gmi_link_fault_wrap(memory, &faults), .end = end };
     assert_non_null(w->inner);
+    if (gmi_link_lends(w->inner)) w->base.ops = &lending_watched_ops;
     end->link = &w->base;
     sim->ranks[rank].ports[peer] = (struct gmi_port){ .link = &w->base, .peer = peer };
     if (plan->has_cut && plan->is_cut_at_once && plan->cut_rank == rank && plan->cut_peer == peer) {
@@ -167,7 +185,8 @@ struct sim_plan sim_random_plan(int n_ranks, uint64_t seed)
                               .capacity_bytes = capacities[gmi_rng_next_below(&rng, TEST_COUNT(capacities))],
                               .max_move_bytes = moves[gmi_rng_next_below(&rng, TEST_COUNT(moves))],
                               .delay_probability = delays[gmi_rng_next_below(&rng, TEST_COUNT(delays))],
-                              .piece_bytes = pieces[gmi_rng_next_below(&rng, TEST_COUNT(pieces))] };
+                              .piece_bytes = pieces[gmi_rng_next_below(&rng, TEST_COUNT(pieces))],
+                              .never_lends = gmi_rng_next_below(&rng, 2) == 0 };
 }
 
 /* ---- running ------------------------------------------------------------------------------------- */

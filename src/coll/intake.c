@@ -1,0 +1,49 @@
+#include "coll/intake.h"
+
+#include <string.h>
+
+/* Straight from the link's memory, if whole elements lie there as the arithmetic wants them. */
+static gm_status combine_lent(struct gmi_port *port, uint8_t *into, const uint8_t *own, size_t space_bytes,
+                              size_t left_bytes, size_t *settled_bytes)
+{
+    const struct gmi_codec *codec = &port->op->codec;
+    const uint8_t          *lent;
+    size_t                  n_bytes;
+    gm_status               status = gmi_port_peek(port, left_bytes, &lent, &n_bytes);
+    if (n_bytes == 0 || (uintptr_t)lent % codec->elem_bytes != 0) return status;
+    size_t elems = gmi_min_size(n_bytes, space_bytes) / codec->elem_bytes;
+    if (elems == 0) return GM_OK;
+    gmi_codec_combine(codec, into, lent, own, elems);
+    *settled_bytes = elems * codec->elem_bytes;
+    gmi_port_consume(port, *settled_bytes);
+    return GM_OK;
+}
+
+static gm_status combine_copied(struct gmi_intake *in, struct gmi_port *port, uint8_t *into, const uint8_t *own,
+                                size_t space_bytes, size_t left_bytes, size_t *settled_bytes)
+{
+    const struct gmi_op *op = port->op;
+    size_t               got_bytes, held_bytes = in->held_bytes, elem_bytes = op->codec.elem_bytes;
+    size_t               room_bytes = gmi_min_size(space_bytes, GMI_SCRATCH_BYTES);
+    gm_status status = gmi_port_recv_some(port, op->scratch + held_bytes, room_bytes - gmi_min_size(room_bytes, held_bytes),
+                                          left_bytes - held_bytes, &got_bytes);
+    if (got_bytes == 0) return status;
+    memcpy(op->scratch, in->held, held_bytes);
+    size_t here_bytes = held_bytes + got_bytes, elems = here_bytes / elem_bytes;
+    gmi_codec_combine(&op->codec, into, op->scratch, own, elems);
+    *settled_bytes = elems * elem_bytes;
+    in->held_bytes = here_bytes - *settled_bytes;
+    memcpy(in->held, op->scratch + *settled_bytes, in->held_bytes);
+    return status;
+}
+
+gm_status gmi_intake_some(struct gmi_intake *in, struct gmi_port *port, uint8_t *into, const uint8_t *own,
+                          size_t space_bytes, size_t left_bytes, size_t *settled_bytes)
+{
+    *settled_bytes = 0;
+    if (in->held_bytes == 0 && space_bytes > 0) {
+        gm_status status = combine_lent(port, into, own, space_bytes, left_bytes, settled_bytes);
+        if (status != GM_OK || *settled_bytes > 0) return status;
+    }
+    return combine_copied(in, port, into, own, space_bytes, left_bytes, settled_bytes);
+}
