@@ -186,7 +186,7 @@ static struct formula formula_of_reduction(const struct cli_bench_case *c)
         if (w > most) most = w;
     }
     switch (c->redop) {
-    case GM_SUM: f.scale = c->n_ranks, f.weight = sum; break;
+    case GM_SUM: case GM_SUM_EXACT: f.scale = c->n_ranks, f.weight = sum; break;
     case GM_AVG: f.scale = f.divisor = c->n_ranks, f.weight = sum; break;
     case GM_MIN: f.weight = least; break;
     case GM_MAX: f.weight = most; break;

@@ -149,6 +149,7 @@ typedef enum gm_dtype {
 typedef enum gm_redop {
     GM_SUM, GM_MIN, GM_MAX, GM_AVG,
     GM_PROD, GM_BAND, GM_BOR, GM_BXOR,
+    GM_SUM_EXACT, /* gm_all_reduce of f32 only: see "exact sums" */
     GM_REDOP_END,
     GM_REDOP_USER = 128,
     GM_REDOP_USER_END = 160
@@ -438,6 +439,118 @@ GM_API GM_MUST_USE gm_status gm_broadcast(gm_comm *comm, void *buffer, size_t co
 /* Returns when every rank has entered it. */
 GM_API GM_MUST_USE gm_status gm_barrier(gm_comm *comm);
 
+/* ---- exact sums --------------------------------------------------------------------------------- *
+ *
+ * The correctly rounded sum: the exact sum of all contributions to an element, rounded once, to nearest, ties to even.
+ * It has the same bits in whatever order, grouping and place they are added: at every world size, with every
+ * algorithm and transport, and in one process without a communicator. For any f32 input: infinities and NaN come out
+ * as IEEE 754 says of a sum (+Inf with -Inf, or any NaN, gives 0x7fc00000; a sum is infinite only if it does not fit,
+ * never because something on the way did not), subnormals count, and a sum that is zero is +0, also of -0 alone. The
+ * floating-point mode of the threads that call does not matter.
+ *
+ * There are two ways to it. With one contribution from each rank, gm_all_reduce(..., GM_F32, GM_SUM_EXACT) is all. For
+ * results that do not depend on the number of ranks the work is cut into *shards*, as many as one likes (4,096 at the
+ * most) whatever the number of ranks, and each rank adds the contributions of its shards, in any order, to an
+ * accumulator; the accumulators are then all-reduced:
+ *
+ *     gm_accumulator_options options;
+ *     gm_accumulator_options_default(&options);
+ *     options.count = count;                                      // elements
+ *     options.n_shards = 24;                                      // of all ranks together
+ *     if (gm_accumulator_create(&acc, &options, &error) != GM_OK) ...
+ *     for each step:
+ *         for each of this rank's shards:
+ *             if (gm_accumulator_add(acc, shard, gradient) != GM_OK) ...
+ *         if (gm_all_reduce_exact(comm, acc, sum) != GM_OK) ...   // the same bits on every rank, and whatever the ranks
+ *         gm_accumulator_reset(acc);
+ *
+ * A shard that was added twice, on one rank or on two, or not at all, is an error that names it, on every rank, and
+ * never a sum.
+ *
+ * How: an element is a 64-bit *lane* that counts quanta of 2^quantum_exponent. What is not a whole number of quanta, or
+ * too large, is *spilled*: kept beside the lanes as it is, and added in arithmetic that is wide enough for all of f32.
+ * So quantum and window change speed and size, and no bit of a result. Memory is 8 bytes an element and 8 a spilled
+ * number; on the wire lanes take as many bytes as they need (docs/determinism.md has figures).
+ *
+ * f16 and bf16: convert to f32, which is exact, and round the sum once more, which is not quite the same as rounding
+ * once. To round once takes no more than another last step: their lanes are the same. f64 would take lanes of 128
+ * bits and spills of 2,100; it is not offered.
+ *
+ * Calls on one accumulator are for one thread at a time, but for gm_accumulator_add_tile (see there). */
+
+typedef struct gm_accumulator gm_accumulator;
+
+enum { GM_MAX_SHARDS = 4096 }; /* so many contributions can never overflow a lane */
+
+/* Fill with gm_accumulator_options_default, then set what differs. All ranks: the same count, n_shards and
+ * quantum_exponent; ranks that differ are a mismatch, with both versions. */
+typedef struct gm_accumulator_options {
+    size_t struct_bytes;     /* set by gm_accumulator_options_default */
+    size_t count;            /* elements, 1 .. 2^32 - 1; must be set */
+    int    n_shards;         /* contributions that make the sum, of all ranks together, 1 .. GM_MAX_SHARDS; must be set */
+    int    quantum_exponent; /* -126 .. 64; default -47 */
+    int    window_bits;      /* numbers of at least 2^(window_bits - 1) quanta are spilled: 26 .. 51, default 51. Fewer
+                                bits: fewer bytes where the larger numbers are rare */
+    int    is_wire_raw;      /* lanes travel as 8 bytes each; default 0: trimmed, without loss. Ranks may differ */
+} gm_accumulator_options;
+
+GM_API void gm_accumulator_options_default(gm_accumulator_options *options);
+
+/* An empty accumulator, the caller's until gm_accumulator_destroy. Does not block. GM_OK; GM_ERR_ARG: options that
+ * cannot be right; GM_ERR_UNSUPPORTED: too many elements or shards; GM_ERR_NOMEM. *error (may be NULL) says more. */
+GM_API GM_MUST_USE gm_status gm_accumulator_create(gm_accumulator **acc, const gm_accumulator_options *options,
+                                                   gm_error *error);
+GM_API void gm_accumulator_destroy(gm_accumulator *acc); /* NULL is fine */
+
+/* Adds the contribution of a shard to all elements.
+ *
+ * GM_OK. GM_ERR_ARG: no such shard. GM_ERR_STATE: the shard has been added already, or the accumulator is in an
+ * all-reduce. GM_ERR_NOMEM: no memory for a spilled number; the accumulator is then good for a reset only. After any but
+ * the last nothing has been added; gm_accumulator_error has the sentence. Does not block. */
+GM_API GM_MUST_USE gm_status gm_accumulator_add(gm_accumulator *acc, int shard, const float *values);
+
+/* The same for a part of the elements, so that a matrix product can add its results as they come: row i, column j of
+ * the tile, tile[i * tile_stride + j], is added to element first + i * stride + j. A shard has been added when all of
+ * `count` elements of it have; that each was there once is up to the caller, but more than `count` are refused, and
+ * fewer fail the all-reduce. Shards may come in turns. Threads may call it at the same time for different elements.
+ *
+ * GM_OK; GM_ERR_ARG also when the tile reaches beyond the last element; the others as above. */
+GM_API GM_MUST_USE gm_status gm_accumulator_add_tile(gm_accumulator *acc, int shard, const float *tile,
+                                                     size_t tile_stride, size_t first, size_t stride, size_t n_rows,
+                                                     size_t n_columns);
+
+/* sum[i] = the sum of all shards, which must all be in this accumulator: the reference for any world size. `sum`: count
+ * elements. GM_OK; GM_ERR_STATE: a shard is missing, and which. */
+GM_API GM_MUST_USE gm_status gm_accumulator_finish(gm_accumulator *acc, float *sum);
+
+/* sum[i] = the sum of all shards of all ranks' accumulators, on every rank; a collective like the others. The
+ * accumulator is only read: after a failure it still holds what was added.
+ *
+ * Status: as of collectives; GM_ERR_MISMATCH also, on every rank, when a shard is in no accumulator or in two, or
+ * incomplete; the record names it. Algorithms: "ring", "direct", "halving" and "tree". Payload is counted as ever; its
+ * size depends on the values. */
+GM_API GM_MUST_USE gm_status gm_all_reduce_exact(gm_comm *comm, gm_accumulator *acc, float *sum);
+
+/* Nothing is in it any more; memory is kept. GM_OK; GM_ERR_STATE: it is in an all-reduce. */
+GM_API gm_status gm_accumulator_reset(gm_accumulator *acc);
+
+typedef struct gm_accumulator_stats {
+    int      n_shards_added;   /* complete, since the last reset */
+    uint64_t spilled;          /* numbers that are kept beside the lanes now ... */
+    uint64_t spilled_ever;     /* ... and since creation, of so many that were added: */
+    uint64_t added_ever;
+    uint64_t lane_bytes;       /* memory: of lanes, ... */
+    uint64_t spill_bytes;      /* ... and of spilled numbers, own and arriving */
+    uint64_t sent_lane_bytes;  /* payload of the last all-reduce: lanes, ... */
+    uint64_t sent_spill_bytes; /* ... spilled numbers; the rest is results and frames */
+} gm_accumulator_stats;
+
+/* GM_OK, GM_ERR_ARG. Does not block. */
+GM_API gm_status gm_accumulator_get_stats(const gm_accumulator *acc, gm_accumulator_stats *stats);
+
+/* The record of the last call on this accumulator that did not return GM_OK. Never NULL; the accumulator's. */
+GM_API const gm_error *gm_accumulator_error(const gm_accumulator *acc);
+
 /* ---- messages ---------------------------------------------------------------------------------- *
  *
  * From one rank to another, of any size. All block. One rule for all sizes: a message goes from
@@ -493,6 +606,8 @@ typedef struct gm_work gm_work;
 GM_API GM_MUST_USE gm_status gm_all_reduce_start(gm_comm *comm, const void *send, void *recv,
                                                  size_t count, gm_dtype dtype, gm_redop redop,
                                                  gm_work **work);
+GM_API GM_MUST_USE gm_status gm_all_reduce_exact_start(gm_comm *comm, gm_accumulator *acc, float *sum,
+                                                       gm_work **work);
 GM_API GM_MUST_USE gm_status gm_reduce_start(gm_comm *comm, const void *send, void *recv,
                                              size_t count, gm_dtype dtype, gm_redop redop, int root,
                                              gm_work **work);

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "coll/algo.h"
 #include "comm/comm.h"
+#include "reduce/accumulator.h"
 
 /* One public call, before it becomes an op. */
 struct call {
@@ -67,6 +68,10 @@ static gm_status choose_codec(struct call *c)
         return mistake(c, status, "the reduction user %d was not created, or is destroyed", asked->redop - GM_REDOP_USER);
     }
     if (status == GM_ERR_ARG) return mistake(c, status, "there is no reduction %d", asked->redop);
+    if (status == GM_ERR_UNSUPPORTED && asked->redop == GM_SUM_EXACT) {
+        return mistake(c, status, "%s of %s is not offered: it is for gm_all_reduce of f32", gm_redop_name(GM_SUM_EXACT),
+                       gm_dtype_name(asked->dtype));
+    }
     if (status == GM_ERR_UNSUPPORTED) {
         return mistake(c, status, "%s of %s is not offered: bitwise reductions are for integers",
                        gm_redop_name((gm_redop)asked->redop), gm_dtype_name(asked->dtype));
@@ -152,6 +157,28 @@ static gm_status measure(struct call *c)
     return GM_OK;
 }
 
+/* May the accumulator be summed up, and can the sum be exact? */
+static gm_status check_exact(struct call *c)
+{
+    gm_accumulator   *acc = c->asked.exact;
+    struct gmi_shards complete;
+    if (acc == NULL) {
+        if (c->asked.count_elems > UINT32_MAX) return mistake(c, GM_ERR_UNSUPPORTED, "an exact sum has at most 2^32 - 1 elements");
+        if (c->comm->n_ranks <= GM_MAX_SHARDS) return GM_OK;
+        return mistake(c, GM_ERR_UNSUPPORTED, "%d contributions could overflow an exact sum; %d can not", c->comm->n_ranks, GM_MAX_SHARDS);
+    }
+    int incomplete = gmi_accumulator_shards(acc, &complete);
+    if (atomic_load(&acc->is_in_call)) return mistake(c, GM_ERR_STATE, "the accumulator is in an all-reduce that is not done");
+    if (acc->is_spoiled) return mistake(c, GM_ERR_NOMEM, "a number that did not fit into its lane is lost");
+    if (incomplete >= 0) {
+        return mistake(c, GM_ERR_STATE, "shard %d of %d is not complete: %zu of %zu elements have been added", incomplete,
+                       acc->options.n_shards, atomic_load(&acc->added[incomplete]), acc->options.count);
+    }
+    int missing = c->comm->n_ranks > 1 ? -1 : gmi_shards_first_missing(&complete, acc->options.n_shards);
+    if (missing < 0) return GM_OK;
+    return mistake(c, GM_ERR_MISMATCH, "shard %d of %d has been added on no rank", missing, acc->options.n_shards);
+}
+
 static gm_status check(struct call *c)
 {
     const struct gmi_request *asked = &c->asked;
@@ -168,6 +195,7 @@ static gm_status check(struct call *c)
     if (status == GM_OK && asked->which == GM_SENDRECV && overlap(c)) {
         return mistake(c, GM_ERR_ARG, "`send` and `recv` overlap; they must be apart");
     }
+    if (status == GM_OK && asked->redop == GM_SUM_EXACT && gmi_request_is_reduction(asked)) status = check_exact(c);
     if (status == GM_OK && !gmi_request_is_in_place(asked) && overlap(c)) {
         return mistake(c, GM_ERR_ARG, "`send` and `recv` overlap; they may be the same, or apart");
     }
@@ -309,6 +337,21 @@ static struct call barrier(gm_comm *comm)
     return (struct call){ .comm = comm, .asked = { GM_BARRIER, .redop = -1, .root = -1 } };
 }
 
+static struct call all_reduce_exact(gm_comm *comm, gm_accumulator *acc, float *sum)
+{
+    struct call c = all_reduce(comm, sum, sum, acc->options.count, GM_F32, GM_SUM_EXACT);
+    c.asked.exact = acc;
+    return c;
+}
+
+gm_status gm_all_reduce_exact(gm_comm *comm, gm_accumulator *acc, float *sum)
+{
+    return acc == NULL ? GM_ERR_ARG : run(all_reduce_exact(comm, acc, sum));
+}
+gm_status gm_all_reduce_exact_start(gm_comm *comm, gm_accumulator *acc, float *sum, gm_work **work)
+{
+    return acc == NULL ? GM_ERR_ARG : start(all_reduce_exact(comm, acc, sum), work);
+}
 gm_status gm_all_reduce(gm_comm *comm, const void *send, void *recv, size_t count, gm_dtype dtype,
                         gm_redop redop)
 {

@@ -10,6 +10,7 @@
 #include "coll/direct.h"
 #include "coll/dissemination.h"
 #include "coll/doubling.h"
+#include "coll/exact.h"
 #include "coll/exchange.h"
 #include "coll/halving.h"
 #include "coll/lean.h"
@@ -31,7 +32,8 @@ static const struct gmi_algo *const rows[] = {
     &gmi_tree_reduce,           &gmi_star_gather,           &gmi_tree_gather,
     &gmi_star_scatter,          &gmi_tree_scatter,          &gmi_pairwise_all_to_all,
     &gmi_direct_all_to_all,     &gmi_dissemination_barrier, &gmi_ring_barrier,
-    &gmi_lean_all_reduce,       &gmi_lean_reduce_scatter,
+    &gmi_lean_all_reduce,       &gmi_lean_reduce_scatter,   &gmi_exact_ring,
+    &gmi_exact_direct,          &gmi_exact_halving,         &gmi_exact_tree,
 };
 
 const struct gmi_algo *gmi_algo_row(size_t index)

@@ -57,7 +57,7 @@ struct gmi_algo {
 /* May it run what needs that view? What is encoded needs algorithms that are made for it, and they run nothing else. */
 static inline bool gmi_algo_serves(const struct gmi_algo *algo, enum gmi_view needs)
 {
-    return needs == GMI_VIEW_LEAN || algo->shows == GMI_VIEW_LEAN ? algo->shows == needs : algo->shows >= needs;
+    return needs >= GMI_VIEW_LEAN || algo->shows >= GMI_VIEW_LEAN ? algo->shows == needs : algo->shows >= needs;
 }
 
 /* The row for a collective under the user's choice, "auto" or a name. A name that has no row for this

@@ -26,6 +26,8 @@ void gmi_descriptor_encode(const struct gmi_descriptor *d, uint8_t w[GMI_DESCRIP
     w[6] = d->dtype;
     w[7] = d->redop;
     w[8] = d->codec;
+    w[9] = (uint8_t)d->quantum_exponent;
+    gmi_put_u16(w + 10, d->n_shards);
     gmi_put_u32(w + 12, (uint32_t)d->root);
     gmi_put_u32(w + 16, d->epoch);
     gmi_put_u32(w + 20, d->group);
@@ -47,6 +49,8 @@ bool gmi_descriptor_decode(struct gmi_descriptor *d, const uint8_t w[GMI_DESCRIP
         .dtype = w[6],
         .redop = w[7],
         .codec = w[8],
+        .quantum_exponent = (int8_t)w[9],
+        .n_shards = gmi_get_u16(w + 10),
         .root = (int32_t)gmi_get_u32(w + 12),
         .epoch = gmi_get_u32(w + 16),
         .group = gmi_get_u32(w + 20),
@@ -65,7 +69,7 @@ bool gmi_descriptor_same(const struct gmi_descriptor *a, const struct gmi_descri
     return a->collective == b->collective && a->algorithm == b->algorithm && a->dtype == b->dtype &&
            a->redop == b->redop && a->codec == b->codec && a->root == b->root && a->epoch == b->epoch &&
            a->group == b->group && a->seq == b->seq && a->count_elems == b->count_elems &&
-           a->piece_bytes == b->piece_bytes && a->counts_hash == b->counts_hash;
+           a->quantum_exponent == b->quantum_exponent && a->n_shards == b->n_shards && a->piece_bytes == b->piece_bytes && a->counts_hash == b->counts_hash;
 }
 
 static void format_message(const struct gmi_descriptor *d, char *text, size_t text_bytes)
@@ -81,7 +85,7 @@ const char *gmi_descriptor_format(const struct gmi_descriptor *d, char *text, si
         format_message(d, text, text_bytes);
         return text;
     }
-    char redop[24] = "", root[24] = "", count[72] = "", counts[32] = "", lean[24] = "";
+    char redop[24] = "", root[24] = "", count[72] = "", counts[32] = "", lean[48] = "";
     if (d->redop != 0xff) snprintf(redop, sizeof redop, ", %s", gm_redop_name((gm_redop)d->redop));
     if (d->redop != 0xff && d->redop >= GM_REDOP_USER) snprintf(redop, sizeof redop, ", user %d", d->redop - GM_REDOP_USER);
     if (d->root >= 0) snprintf(root, sizeof root, ", root %d", (int)d->root);
@@ -91,7 +95,9 @@ const char *gmi_descriptor_format(const struct gmi_descriptor *d, char *text, si
     }
     /* Their sum may be the same; the number shows at least that they are not. */
     if (d->counts_hash > GMI_COUNTS_BY_PAIR) snprintf(counts, sizeof counts, ", counts %08x", d->counts_hash);
-    if (d->codec != 0) snprintf(lean, sizeof lean, ", as %s", gmi_wire_name_of(d->codec));
+    if (d->n_shards != 0) {
+        snprintf(lean, sizeof lean, ", %u shards, quanta of 2^%d", (unsigned)d->n_shards, (int)d->quantum_exponent);
+    } else if (d->codec != 0) snprintf(lean, sizeof lean, ", as %s", gmi_wire_name_of(d->codec));
     snprintf(text, text_bytes, "%s #%llu (%s%s%s%s%s)", gm_collective_name((gm_collective)d->collective),
              (unsigned long long)d->seq, gmi_algo_name(d->algorithm), count, counts, lean, root);
     return text;

@@ -27,6 +27,8 @@ struct gmi_descriptor {
     uint8_t  dtype;      /* gm_dtype; 0xff: none */
     uint8_t  redop;      /* gm_redop; 0xff: none */
     uint8_t  codec;      /* gmi_codec.id */
+    int8_t   quantum_exponent; /* of exact sums ... */
+    uint16_t n_shards;         /* ... as of accumulators; else 0 */
     int32_t  root;       /* -1: none */
     uint32_t epoch;
     uint32_t group;      /* which communicator */

@@ -1,11 +1,13 @@
 #include "coll/op.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "base/check.h"
 #include "base/clock.h"
 #include "coll/algo.h"
 #include "coll/message.h"
+#include "reduce/accumulator.h"
 
 /* ---- from a request to an op -------------------------------------------------------------------- */
 
@@ -15,6 +17,11 @@ gm_status gmi_request_choose_codec(struct gmi_request *r)
 {
     if (r->which == GM_BARRIER) {
         r->codec = gmi_codec_mover(1);
+        return GM_OK;
+    }
+    if (gmi_request_is_reduction(r) && r->redop == GM_SUM_EXACT) {
+        if (r->which != GM_ALL_REDUCE || r->dtype != GM_F32) return GM_ERR_UNSUPPORTED;
+        r->codec = gmi_codec_exact();
         return GM_OK;
     }
     if (gmi_request_is_reduction(r) && r->user_op.fn != NULL) return gmi_codec_find_user(&r->codec, r->dtype, &r->user_op);
@@ -73,6 +80,13 @@ static uint32_t counts_for_all(const struct gmi_request *r, int n_ranks)
     return r->counts != NULL ? hash_counts(r->counts, n_ranks) : 0;
 }
 
+/* Accumulators that differ in these cannot be added up. */
+static void describe_exact(struct gmi_op *op, const struct gmi_request *r)
+{
+    op->call.n_shards = (uint16_t)(r->exact != NULL ? r->exact->options.n_shards : gmi_op_ranks(op));
+    op->call.quantum_exponent = (int8_t)(r->exact != NULL ? r->exact->options.quantum_exponent : GMI_DEFAULT_QUANTUM);
+}
+
 static void describe(struct gmi_op *op, const struct gmi_request *r, uint64_t seq)
 {
     op->call = (struct gmi_descriptor){
@@ -91,6 +105,7 @@ static void describe(struct gmi_op *op, const struct gmi_request *r, uint64_t se
         .rank = op->group->rank,
         .arrival_ns = op->begin_ns,
     };
+    if (r->codec.id == GMI_CODEC_EXACT) describe_exact(op, r);
 }
 
 static struct gmi_descriptor call_of_pair(const struct gmi_op *op, const size_t *counts, int peer)
@@ -155,6 +170,7 @@ void gmi_op_describe(struct gmi_op *op, const struct gmi_algo *algo, const struc
     op->counts = request->counts;
     op->recv_counts = request->recv_counts;
     op->message = request->message;
+    op->exact = request->exact;
     describe(op, request, seq);
     if (gmi_is_message(request->which)) gmi_message_describe(op);
 }
@@ -209,6 +225,19 @@ gm_status gmi_op_link_broke(struct gmi_op *op, const struct gmi_port *port)
 gm_status gmi_op_bad_bytes(struct gmi_op *op, const struct gmi_port *port, const char *what)
 {
     return keep_first(op, (struct gmi_trouble){ .status = GM_ERR_PROTOCOL, .peer = port->peer, .what = what });
+}
+
+gm_status gmi_op_no_memory(struct gmi_op *op)
+{
+    struct gmi_trouble trouble = { .status = GM_ERR_NOMEM, .peer = gmi_op_rank(op), .what = "has no memory for what arrives" };
+    return keep_first(op, trouble);
+}
+
+gm_status gmi_op_wrong_shard(struct gmi_op *op, int peer, int shard, int n_shards, const char *what)
+{
+    struct gmi_trouble trouble = { .status = GM_ERR_MISMATCH, .peer = peer };
+    snprintf(trouble.sentence, sizeof trouble.sentence, "shard %d of %d %s", shard, n_shards, what);
+    return keep_first(op, trouble);
 }
 
 gm_status gmi_op_mismatch(struct gmi_op *op, const struct gmi_port *port, const struct gmi_descriptor *theirs,

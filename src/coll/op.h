@@ -44,6 +44,7 @@ struct gmi_request {
     struct gmi_user_op user_op;   /* what `redop` is, if it is the caller's own */
     struct gmi_message_call message;   /* of GM_SEND, GM_RECV and GM_SENDRECV */
     const struct gmi_wire *wire;  /* how sums of f32 travel; NULL: as they are */
+    struct gm_accumulator *exact; /* what GM_SUM_EXACT sums up; NULL: that of the engine, with `send` in it */
     struct gmi_codec codec; /* by gmi_request_choose_codec */
 };
 
@@ -67,7 +68,8 @@ struct gmi_trouble {
     int       sys_errno; /* of a broken link; 0: closed */
     bool      has_theirs;
     struct gmi_descriptor theirs, ours; /* of a mismatch */
-    const char *what;    /* "closed the connection", ...; static */
+    const char *what;    /* "closed the connection", ...; static; NULL: `sentence` is all there is to say */
+    char      sentence[96];
 };
 
 struct gmi_op {
@@ -86,6 +88,7 @@ struct gmi_op {
     size_t         count_elems;
     const size_t  *counts, *recv_counts; /* as in the request ... */
     struct gmi_message_call message;          /* ... of messages */
+    struct gm_accumulator *exact;             /* ... of exact sums */
     uint8_t       *scratch; /* GMI_SCRATCH_BYTES */
     uint8_t       *work;    /* algo->work_bytes */
 
@@ -162,6 +165,9 @@ int gmi_op_waits_for(const struct gmi_op *op);
 /* For ports: what went wrong, kept in op->trouble; the first one stays. Return its status. */
 gm_status gmi_op_link_broke(struct gmi_op *op, const struct gmi_port *port);
 gm_status gmi_op_bad_bytes(struct gmi_op *op, const struct gmi_port *port, const char *what);
+gm_status gmi_op_no_memory(struct gmi_op *op);
+/* "shard 3 of 8 has been added on two ranks"; peer -1: nobody in particular. */
+gm_status gmi_op_wrong_shard(struct gmi_op *op, int peer, int shard, int n_shards, const char *what);
 gm_status gmi_op_mismatch(struct gmi_op *op, const struct gmi_port *port, const struct gmi_descriptor *theirs,
                           const struct gmi_descriptor *ours);
 

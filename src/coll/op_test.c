@@ -46,6 +46,7 @@ static void wrong_numbers_are_refused_and_never_run(void **state)
     static const gm_collective reductions[] = { GM_ALL_REDUCE, GM_REDUCE_SCATTER };
     for (size_t i = 0; i < TEST_COUNT(reductions); i++) {
         for (int redop = 0; redop < GM_REDOP_END; redop++) {
+            if (redop == GM_SUM_EXACT) continue;
             bool is_bitwise = redop == GM_BAND || redop == GM_BOR || redop == GM_BXOR;
             assert_status(choose(reductions[i], GM_F32, redop), is_bitwise ? GM_ERR_UNSUPPORTED : GM_OK);
             assert_status(choose(reductions[i], GM_BF16, redop), is_bitwise ? GM_ERR_UNSUPPORTED : GM_OK);
@@ -53,6 +54,8 @@ static void wrong_numbers_are_refused_and_never_run(void **state)
             assert_status(choose(reductions[i], -1, redop), GM_ERR_ARG);
             assert_ok(choose(reductions[i], GM_I32, redop));
         }
+        assert_status(choose(reductions[i], GM_F32, GM_SUM_EXACT), i == 0 ? GM_OK : GM_ERR_UNSUPPORTED);
+        assert_status(choose(reductions[i], GM_F64, GM_SUM_EXACT), GM_ERR_UNSUPPORTED);
         assert_status(choose(reductions[i], GM_F32, -1), GM_ERR_ARG);
         assert_status(choose(reductions[i], GM_F32, GM_REDOP_END), GM_ERR_ARG);
         assert_status(choose(reductions[i], GM_F32, GM_REDOP_USER), GM_ERR_ARG); /* without its function */

@@ -34,6 +34,18 @@ void gmi_rounds_recv(struct gmi_op *op, struct gmi_rounds *r, int peer, void *da
     op->total_recv_bytes += n_bytes;
 }
 
+void gmi_rounds_send_stream(struct gmi_op *op, struct gmi_rounds *r, int peer, struct gmi_stream *stream)
+{
+    gmi_rounds_send(op, r, peer, stream->data, stream->n_bytes);
+    r->sends[r->n_sends - 1].stream = stream;
+}
+
+void gmi_rounds_recv_stream(struct gmi_op *op, struct gmi_rounds *r, int peer, struct gmi_stream *stream)
+{
+    gmi_rounds_recv(op, r, peer, stream->data, stream->n_bytes);
+    r->recvs[r->n_recvs - 1].stream = stream;
+}
+
 static bool prepare(struct gmi_op *op, struct gmi_rounds *r)
 {
     r->n_sends = r->n_recvs = 0;
@@ -54,19 +66,33 @@ void gmi_rounds_begin(struct gmi_op *op, int n_rounds,
 
 static size_t left_bytes(const struct gmi_transfer *t) { return t->total_bytes - t->moved_bytes; }
 
+static bool is_over(const struct gmi_transfer *t) { return left_bytes(t) == 0 && t->stream == NULL; }
+
 static bool is_sent(const struct gmi_transfer *t)
 {
-    return left_bytes(t) == 0 && t->port->is_descriptor_sent && gmi_port_is_flushed(t->port);
+    return is_over(t) && t->port->is_descriptor_sent && gmi_port_is_flushed(t->port);
 }
 
-static bool is_received(const struct gmi_transfer *t) { return left_bytes(t) == 0 && t->port->is_descriptor_matched; }
+static bool is_received(const struct gmi_transfer *t) { return is_over(t) && t->port->is_descriptor_matched; }
+
+/* On to the next portion of a stream, if this one has moved. */
+static gm_status go_on(struct gmi_transfer *t)
+{
+    if (left_bytes(t) > 0 || t->stream == NULL) return GM_OK;
+    gm_status status = t->stream->next(t->port->op, t->stream);
+    t->data = t->stream->data;
+    t->total_bytes = t->stream->n_bytes;
+    t->moved_bytes = 0;
+    if (t->total_bytes == 0) t->stream = NULL;
+    return status;
+}
 
 static gm_status send_some(struct gmi_transfer *t)
 {
     size_t    moved;
     gm_status status = gmi_port_send_some(t->port, t->data + t->moved_bytes, left_bytes(t), left_bytes(t), &moved);
     t->moved_bytes += moved;
-    return status;
+    return status == GM_OK ? go_on(t) : status;
 }
 
 static gm_status recv_some(struct gmi_transfer *t)
@@ -74,13 +100,16 @@ static gm_status recv_some(struct gmi_transfer *t)
     size_t    moved;
     gm_status status = gmi_port_recv_some(t->port, t->data + t->moved_bytes, left_bytes(t), left_bytes(t), &moved);
     t->moved_bytes += moved;
+    if (status != GM_OK || left_bytes(t) > 0 || t->stream == NULL) return status;
+    status = go_on(t);
+    t->port->op->total_recv_bytes += left_bytes(t);
     return status;
 }
 
 /* Two transfers with one peer stand side by side in the list. */
 static bool must_wait(const struct gmi_transfer *transfers, int i)
 {
-    return i > 0 && transfers[i - 1].port == transfers[i].port && left_bytes(&transfers[i - 1]) > 0;
+    return i > 0 && transfers[i - 1].port == transfers[i].port && !is_over(&transfers[i - 1]);
 }
 
 /* GM_OK: all transfers of the round are done. GM_AGAIN: as far as it goes now. */
@@ -133,7 +162,7 @@ static gm_status go_round(struct gmi_op *op, struct gmi_rounds *r)
     if (status != GM_OK) return status;
     r->index++;
     r->are_rounds_over = !prepare(op, r);
-    return GM_OK;
+    return op->trouble.status;
 }
 
 gm_status gmi_rounds_progress(struct gmi_op *op)
@@ -142,7 +171,7 @@ gm_status gmi_rounds_progress(struct gmi_op *op)
     for (;;) {
         uint64_t  before_bytes = op->moved_bytes;
         int       before_index = r->index;
-        gm_status status = exchange_greetings(r);
+        gm_status status = op->trouble.status != GM_OK ? op->trouble.status : exchange_greetings(r);
         if (status == GM_OK && !r->are_rounds_over) status = go_round(op, r);
         if (status != GM_OK && status != GM_AGAIN) return status;
         if (r->are_rounds_over && !wants_to_greet(r) && !wants_greeting(r)) return GM_OK;

@@ -10,8 +10,17 @@
 
 enum { GMI_MAX_TRANSFERS = 15 }; /* of each direction in one round: all other ranks of a world of 16 */
 
+/* A transfer in portions, of which each is known only when the one before has moved. `next` is called then, names the
+ * next one (n_bytes 0: that was the last) and returns GM_OK, or why the op fails. */
+struct gmi_stream {
+    uint8_t *data;
+    size_t   n_bytes;
+    gm_status (*next)(struct gmi_op *op, struct gmi_stream *stream);
+};
+
 struct gmi_transfer {
     struct gmi_port *port;
+    struct gmi_stream *stream; /* NULL: what is left is all */
     uint8_t         *data; /* sent from, or received into */
     size_t           total_bytes, moved_bytes;
 };
@@ -24,7 +33,7 @@ struct gmi_rounds {
     struct gmi_port    *right, *left; /* to be greeted; NULL: nobody */
 
     /* Uses what the round before `index` has brought (nothing before round 0) and adds the transfers of round
-     * `index`. False: there is no such round, the collective is finished. */
+     * `index`. False: there is no such round, the collective is finished. What goes wrong goes into op->trouble. */
     bool (*prepare)(struct gmi_op *op, struct gmi_rounds *rounds, int index);
 };
 
@@ -42,6 +51,10 @@ void gmi_rounds_greet_neighbours(struct gmi_op *op);
  * the later one waits for the earlier one. */
 void gmi_rounds_send(struct gmi_op *op, struct gmi_rounds *r, int peer, const void *data, size_t n_bytes);
 void gmi_rounds_recv(struct gmi_op *op, struct gmi_rounds *r, int peer, void *data, size_t n_bytes);
+
+/* The same for a stream, whose first portion stands in it. */
+void gmi_rounds_send_stream(struct gmi_op *op, struct gmi_rounds *r, int peer, struct gmi_stream *stream);
+void gmi_rounds_recv_stream(struct gmi_op *op, struct gmi_rounds *r, int peer, struct gmi_stream *stream);
 
 /* More peers than a round holds are served in batches: how many, and peer number first .. end - 1 (from 1) in each. */
 static inline int gmi_n_batches(int n_peers) { return (n_peers + GMI_MAX_TRANSFERS - 1) / GMI_MAX_TRANSFERS; }

@@ -5,10 +5,12 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/check.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "coll/message.h"
 #include "comm/comm.h"
+#include "reduce/accumulator.h"
 
 enum {
     /* A broken link waits so long for an earlier cause before it blames its peer. */
@@ -214,12 +216,32 @@ static gm_status grow_work(struct gmi_engine *e, size_t need_bytes)
     return GM_OK;
 }
 
+/* One contribution from each rank: in an accumulator of ours, which is kept for the next call of this size. */
+static gm_status make_exact(struct gmi_engine *e, struct gmi_request *r)
+{
+    gm_accumulator_options options;
+    if (r->codec.id != GMI_CODEC_EXACT || r->exact != NULL) return GM_OK;
+    size_t count = r->count_elems > 0 ? r->count_elems : 1; /* there is none of no elements */
+    if (e->exact == NULL || e->exact->options.count != count) {
+        gm_accumulator_options_default(&options);
+        options.count = count;
+        options.n_shards = e->comm->n_ranks;
+        gm_accumulator_destroy(e->exact);
+        if (gm_accumulator_create(&e->exact, &options, NULL) != GM_OK) return GM_ERR_NOMEM;
+    }
+    gm_status status = gm_accumulator_reset(e->exact);
+    if (status == GM_OK && r->count_elems > 0) status = gm_accumulator_add(e->exact, e->comm->rank, r->send);
+    r->exact = e->exact;
+    return status;
+}
+
 static gm_status begin(struct gmi_engine *e)
 {
     struct gm_work    *w = e->running;
     struct gmi_group  *group = &e->comm->groups[e->lane];
     size_t             need_bytes = gmi_op_work_bytes(&w->request, w->algo, e->comm->rank, e->comm->n_ranks);
     gm_status          status = grow_work(e, need_bytes);
+    if (status == GM_OK) status = make_exact(e, &w->request);
     int                limit_ms = atomic_load(&e->comm->call_limit_ms);
     group->id = e->comm->group_id;
     group->epoch = e->comm->root->control.epoch;
@@ -270,12 +292,13 @@ static gm_status advance(struct gmi_engine *e)
         e->blame_at_ns = gmi_deadline_after_ms(EARLIER_CAUSE_MS);
         return GM_AGAIN;
     }
-    if (status == GM_ERR_MISMATCH) return mismatched(e);
+    if (status == GM_ERR_MISMATCH && e->op.trouble.has_theirs) return mismatched(e);
     if (status != GM_OK && status != GM_AGAIN) {
         const struct gmi_trouble *t = &e->op.trouble;
         int                       peer = world_rank(e, t->peer);
         struct gmi_failure        failure = failure_of(e, t->status, peer);
-        snprintf(failure.cause, sizeof failure.cause, "rank %d (%s) %s", peer, address_of(e, peer), t->what);
+        if (t->what == NULL) snprintf(failure.cause, sizeof failure.cause, "%s", t->sentence);
+        else snprintf(failure.cause, sizeof failure.cause, "rank %d (%s) %s", peer, address_of(e, peer), t->what);
         return fail_and_report(e, &failure);
     }
     return status;
@@ -300,6 +323,12 @@ static void give_back(struct gmi_engine *e, struct gm_work *w)
     e->free_works = w;
 }
 
+/* The caller may add to its accumulator again. */
+static void let_go(struct gm_work *w)
+{
+    if (w->request.exact != NULL) atomic_store(&w->request.exact->is_in_call, false);
+}
+
 static bool is_pooled(const struct gmi_engine *e, const struct gm_work *w)
 {
     return w >= e->pool && w < e->pool + GMI_MAX_WORKS;
@@ -319,6 +348,7 @@ static void complete(struct gmi_engine *e, gm_status status)
         e->done_call = e->op.call;
     }
     atomic_fetch_sub(&e->n_unfinished, 1);
+    let_go(w);
     atomic_store_explicit(&w->status, (int)status, memory_order_release);
     if (w->is_released && is_pooled(e, w)) give_back(e, w);
     pthread_mutex_unlock(&e->comm->root->lock);
@@ -488,6 +518,7 @@ static gm_status prepare(struct gmi_engine *e, const struct gmi_request *request
     w->algo = algo;
     w->seq = e->lane == GMI_LANE_DATA ? ++e->comm->seq : 0;
     w->is_released = false;
+    if (w->request.exact != NULL) atomic_store(&w->request.exact->is_in_call, true);
     gmi_error_clear(&w->error);
     atomic_store_explicit(&w->status, GM_AGAIN, memory_order_relaxed);
     return GM_OK;
@@ -498,7 +529,13 @@ static void run_alone(struct gmi_engine *e, struct gm_work *w)
 {
     const struct gmi_request *r = &w->request;
     size_t                    bytes = r->count_elems * r->codec.elem_bytes;
-    if (gmi_request_is_reduction(r)) {
+    if (r->codec.id == GMI_CODEC_EXACT && r->exact != NULL) {
+        let_go(w);
+        gm_status status = gm_accumulator_finish(r->exact, r->recv);
+        GMI_CHECK(status == GM_OK); /* by check_exact, and nobody else may have changed it */
+    } else if (r->codec.id == GMI_CODEC_EXACT) {
+        gmi_exact_settle_one(r->recv, r->send, r->count_elems);
+    } else if (gmi_request_is_reduction(r)) {
         struct gmi_contributions own = { .n = 1, .own_at = r->send };
         gmi_codec_settle(&r->codec, r->recv, &own, r->count_elems);
     } else if (!gmi_request_is_in_place(r) && bytes > 0) {
@@ -608,9 +645,17 @@ void gmi_engine_halt(struct gmi_engine *e)
     pthread_mutex_unlock(&e->lock);
 }
 
+static void let_all_go(struct gmi_engine *e)
+{
+    if (e->running != NULL) let_go(e->running);
+    for (struct gm_work *w = e->first; w != NULL; w = w->next) let_go(w);
+}
+
 void gmi_engine_fini(struct gmi_engine *e)
 {
     gmi_poller_fini(&e->poller);
+    let_all_go(e);
+    gm_accumulator_destroy(e->exact);
     gmi_free(e->pool);
     gmi_free(e->scratch);
     gmi_free(e->work);

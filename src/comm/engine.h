@@ -55,6 +55,7 @@ struct gmi_engine {
     bool              has_begun; /* op belongs to `running` */
     struct gmi_op     op;
     struct gmi_poller poller;
+    struct gm_accumulator *exact; /* of exact sums whose caller has none; NULL: none yet */
     uint8_t          *scratch, *work;
     size_t            work_bytes;
     struct gmi_descriptor done_call;  /* the last that succeeded */

@@ -10,6 +10,11 @@ struct gmi_codec gmi_codec_mover(size_t elem_bytes)
     return (struct gmi_codec){ .id = GMI_CODEC_IDENTITY, .elem_bytes = elem_bytes };
 }
 
+struct gmi_codec gmi_codec_exact(void)
+{
+    return (struct gmi_codec){ .id = GMI_CODEC_EXACT, .dtype = GM_F32, .elem_bytes = sizeof(float), .needs = GMI_VIEW_EXACT };
+}
+
 gm_status gmi_codec_find_user(struct gmi_codec *codec, gm_dtype dtype, const struct gmi_user_op *user_op)
 {
     if ((unsigned)dtype >= GM_DTYPE_END || user_op->fn == NULL) return GM_ERR_ARG;

@@ -2,7 +2,7 @@
  *
  * Stands between a collective, which moves bytes of chunks, and a link, which moves bytes. The identity
  * codec sends elements as they lie in memory and copies nothing. With a lean format (wire.h) sums of f32 travel
- * encoded, which an algorithm of its own does. Knows arrays only: no ranks, no links. */
+ * encoded, which an algorithm of its own does, and so do exact sums (accumulator.h). Knows arrays only: no ranks, no links. */
 #ifndef GMI_CODEC_H
 #define GMI_CODEC_H
 
@@ -10,7 +10,7 @@
 #include "reduce/kernels.h"
 #include "reduce/wire.h"
 
-enum { GMI_CODEC_IDENTITY = 0 }; /* as in the descriptor on the wire */
+enum { GMI_CODEC_IDENTITY = 0, GMI_CODEC_EXACT = 4 }; /* as in the descriptor on the wire; those between: wire.h */
 
 /* What an algorithm lets the arithmetic see, least first, and what a reduction needs to give all ranks the same
  * bits. An algorithm may run a reduction if it shows at least what that needs. */
@@ -20,6 +20,7 @@ enum gmi_view {
     GMI_VIEW_ONCE,  /* partial results, but each is computed by one rank, or by all in the same order */
     GMI_VIEW_ALL,   /* all contributions to an element at once: the result can be rounded once */
     GMI_VIEW_LEAN,  /* the same, of contributions that travel encoded */
+    GMI_VIEW_EXACT, /* partial results that are exact, of accumulators (accumulator.h) */
 };
 
 /* A reduction of the caller's own; fn is NULL for none. */
@@ -59,6 +60,9 @@ gm_status gmi_codec_find_user(struct gmi_codec *codec, gm_dtype dtype, const str
 /* The same for sums that travel in a lean format; changes nothing where the format does not apply: it does to f32
  * with GM_SUM and GM_AVG. `wire` may be NULL. */
 void gmi_codec_make_lean(struct gmi_codec *codec, gm_redop redop, const struct gmi_wire *wire);
+
+/* GM_SUM_EXACT: what accumulators hold. */
+struct gmi_codec gmi_codec_exact(void);
 
 /* The identity codec that only moves. */
 struct gmi_codec gmi_codec_mover(size_t elem_bytes);

@@ -13,6 +13,7 @@ static const struct {
 static const char *const redops[GM_REDOP_END] = {
     [GM_SUM] = "sum",   [GM_MIN] = "min",   [GM_MAX] = "max", [GM_AVG] = "avg",
     [GM_PROD] = "prod", [GM_BAND] = "band", [GM_BOR] = "bor", [GM_BXOR] = "bxor",
+    [GM_SUM_EXACT] = "sum_exact",
 };
 
 static const char *const collectives[GM_COLLECTIVE_END] = {

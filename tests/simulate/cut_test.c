@@ -164,8 +164,8 @@ static void a_rank_that_is_gone_before_the_call(void **state)
 
 int main(void)
 {
-    static struct CMUnitTest tests[128];
-    static char              names[128][128];
+    static struct CMUnitTest tests[160];
+    static char              names[160][128];
     size_t                   n = 0;
     const struct gmi_algo   *row;
     for (size_t i = 0; (row = gmi_algo_row(i)) != NULL && n + 2 <= TEST_COUNT(tests); i++) {

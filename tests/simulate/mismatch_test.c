@@ -6,9 +6,10 @@
 #include "tests/support/trial.h"
 #include "tests/support/test.h"
 
-enum difference { COUNT, COUNTS, DTYPE, REDOP, ROOT, COLLECTIVE, SEQ, ALGORITHM, EPOCH, GROUP, PIECE, WIRE, DIFFERENCES };
+enum difference { COUNT, COUNTS, DTYPE, REDOP, ROOT, COLLECTIVE, SEQ, ALGORITHM, EPOCH, GROUP, PIECE, WIRE, SHARDS, QUANTUM, DIFFERENCES };
 static const char *const difference_names[DIFFERENCES] = { "count", "counts", "dtype", "redop", "root", "collective",
-                                                           "seq", "algorithm", "epoch", "group", "piece", "wire format" };
+                                                           "seq", "algorithm", "epoch", "group", "piece", "wire format",
+                                                           "number of shards", "quantum" };
 
 static bool is_ring_like(const struct gmi_algo *row) { return row->id == GMI_ALGO_RING || row->id == GMI_ALGO_NAIVE; }
 
@@ -20,9 +21,11 @@ static bool differ(struct trial_shape *shape, enum difference d, int n_ranks, co
     switch (d) {
     case COUNT: shape->count_elems++; return !is_barrier;
     case COUNTS: shape->counts_seed = 1 + shape->seed; return trial_has_counts(shape->algo);
-    case DTYPE: shape->dtype = GM_F32; return !is_barrier && !trial_is_lean(shape->algo);
-    case REDOP: shape->redop = trial_is_lean(shape->algo) ? GM_AVG : GM_MAX; return trial_is_reduction(shape->algo);
+    case DTYPE: shape->dtype = GM_F32; return !is_barrier && !trial_is_lean(shape->algo) && !trial_is_exact(shape->algo);
+    case REDOP: shape->redop = trial_is_lean(shape->algo) ? GM_AVG : GM_MAX; return trial_is_reduction(shape->algo) && !trial_is_exact(shape->algo);
     case WIRE: shape->wire = gmi_wire_row((shape->seed + 1) % 3); return trial_is_lean(shape->algo);
+    case SHARDS: shape->more_shards = 1; return trial_is_exact(shape->algo);
+    case QUANTUM: shape->quantum = -46; return trial_is_exact(shape->algo);
     case ROOT: shape->root = (shape->root + 1) % n_ranks; return trial_has_root(shape->algo);
     case COLLECTIVE: shape->algo = other; return !has_same_collective;
     case ALGORITHM: shape->algo = other; return has_same_collective;

@@ -46,6 +46,7 @@ static void the_same_bits_whatever_the_timing(void **state)
                                          .dtype = dtypes[s % TEST_COUNT(dtypes)], .redop = s % 7 ? GM_SUM : GM_AVG,
                                          .is_in_place = s % 2 == 1, .values = TRIAL_ROUGH, .root = (int)(s % 2) };
             size_t n_bytes = 0;
+            if (trial_is_exact(row)) shape.dtype = GM_F32, shape.redop = GM_SUM_EXACT;
             if (!trial_is_offered(&shape)) continue;
             for (uint64_t timing = 0; timing < n_timings; timing++) {
                 run_shape(&trial, &sim, 1000 * s + timing, n_ranks, &shape);

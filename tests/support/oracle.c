@@ -9,7 +9,10 @@ bool oracle_is_float(gm_dtype dtype) { return dtype == GM_F32 || dtype == GM_F64
 static bool is_half(gm_dtype dtype) { return dtype == GM_F16 || dtype == GM_BF16; }
 static bool is_bitwise(gm_redop redop) { return redop == GM_BAND || redop == GM_BOR || redop == GM_BXOR; }
 
-bool oracle_is_offered(gm_dtype dtype, gm_redop redop) { return !(oracle_is_float(dtype) && is_bitwise(redop)); }
+bool oracle_is_offered(gm_dtype dtype, gm_redop redop) 
+{
+    return redop != GM_SUM_EXACT && !(oracle_is_float(dtype) && is_bitwise(redop));
+}
 
 bool oracle_is_rounded_once(gm_dtype dtype, gm_redop redop)
 {
@@ -129,6 +132,60 @@ static uint64_t reduce_floats(const uint64_t *values, int n, gm_dtype dtype, gm_
     return oracle_bits(result, dtype);
 }
 
+/* ---- exact sums ---------------------------------------------------------------------------------- *
+ *
+ * In units of 2^-149 an f32 is 24 bits times 2^0 .. 2^253. digit[e] adds up what stands before 2^e; then carries are
+ * taken from each place to the next, and what is left is one bit at each. */
+
+enum { PLACES = 400 };
+
+static bool is_any_set(const int *bit, int end)
+{
+    for (int i = 0; i < end; i++) {
+        if (bit[i]) return true;
+    }
+    return false;
+}
+
+static uint32_t round_bits(const int *bit, uint32_t sign)
+{
+    int top = PLACES - 1;
+    while (top >= 0 && !bit[top]) top--;
+    if (top < 0) return 0;
+    int      last = top > 23 ? top - 23 : 0;
+    uint64_t kept = 0;
+    for (int i = 0; i < 24; i++) kept |= (uint64_t)bit[last + i] << i;
+    if (last > 0 && bit[last - 1] && (kept % 2 == 1 || is_any_set(bit, last - 1))) kept++;
+    if (kept == 1 << 24) kept /= 2, last++;
+    double value = ldexp((double)kept, last - 149);
+    return sign | (uint32_t)oracle_bits(last > 253 ? INFINITY : value, GM_F32);
+}
+
+uint32_t oracle_exact_sum(const uint32_t *bits, size_t n)
+{
+    int64_t digit[PLACES] = { 0 }, carry = 0;
+    int     bit[PLACES], n_infinite[2] = { 0, 0 };
+    for (size_t k = 0; k < n; k++) {
+        int     exponent = (int)(bits[k] >> 23 & 255), is_negative = (int)(bits[k] >> 31);
+        int64_t fraction = (int64_t)(bits[k] & 0x7fffff) + (exponent > 0 ? 0x800000 : 0);
+        if (exponent == 255 && (bits[k] & 0x7fffff) != 0) return UINT32_C(0x7fc00000);
+        if (exponent == 255) n_infinite[is_negative]++;
+        else digit[exponent > 0 ? exponent - 1 : 0] += is_negative ? -fraction : fraction;
+    }
+    if (n_infinite[0] && n_infinite[1]) return UINT32_C(0x7fc00000);
+    if (n_infinite[0] || n_infinite[1]) return n_infinite[0] ? UINT32_C(0x7f800000) : UINT32_C(0xff800000);
+    for (int pass = 0; pass < 2; pass++) { /* a negative sum is done once more with the other sign */
+        carry = 0;
+        for (int i = 0; i < PLACES; i++) {
+            carry += pass == 0 ? digit[i] : -digit[i];
+            bit[i] = (int)(carry & 1);
+            carry = (carry - bit[i]) / 2;
+        }
+        if (carry == 0) return round_bits(bit, pass == 0 ? 0 : UINT32_C(0x80000000));
+    }
+    return 0; /* not reached */
+}
+
 /* ---- integers ------------------------------------------------------------------------------------ */
 
 static __int128 integer(uint64_t bits, gm_dtype dtype)
@@ -178,6 +235,12 @@ static uint64_t reduce_integers(const uint64_t *values, int n, gm_dtype dtype, g
 
 uint64_t oracle_reduce(const uint64_t *values, int n, gm_dtype dtype, gm_redop redop)
 {
+    if (redop == GM_SUM_EXACT) {
+        uint32_t bits[64];
+        assert_in_range(n, 1, TEST_COUNT(bits));
+        for (int k = 0; k < n; k++) bits[k] = (uint32_t)values[k];
+        return oracle_exact_sum(bits, (size_t)n);
+    }
     return oracle_is_float(dtype) ? reduce_floats(values, n, dtype, redop) : reduce_integers(values, n, dtype, redop);
 }
 

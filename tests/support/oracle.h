@@ -15,8 +15,12 @@ bool oracle_is_float(gm_dtype dtype);
 
 /* Is the combination one that the header's table has? */
 bool oracle_is_offered(gm_dtype dtype, gm_redop redop);
+/* (GM_SUM_EXACT, which only gm_all_reduce of f32 has, does not count as offered here.) */
 /* Does the header promise one rounding, so that the order does not matter? */
 bool oracle_is_rounded_once(gm_dtype dtype, gm_redop redop);
+
+/* The bits of the exact sum of n f32, rounded once. */
+uint32_t oracle_exact_sum(const uint32_t *bits, size_t n);
 
 /* The number that bits of a float stand for, and the bits nearest to a number, ties to even; NaN is canonical. */
 double   oracle_number(uint64_t bits, gm_dtype dtype);

@@ -2,6 +2,7 @@
 
 #include <math.h>
 
+#include "reduce/accumulator.h"
 #include "tests/support/oracle.h"
 #include "tests/support/test.h"
 
@@ -165,6 +166,7 @@ bool trial_is_offered(const struct trial_shape *s)
 {
     if (s->counts_seed != 0 && !trial_has_counts(s->algo)) return false;
     if (!trial_is_reduction(s->algo)) return true;
+    if (trial_is_exact(s->algo)) return s->dtype == GM_F32 && s->redop == GM_SUM_EXACT;
     if (trial_is_lean(s->algo)) return s->dtype == GM_F32 && (s->redop == GM_SUM || s->redop == GM_AVG);
     if (oracle_is_rounded_once(s->dtype, s->redop) && s->algo->shows != GMI_VIEW_ALL) return false;
     return oracle_is_offered(s->dtype, s->redop);
@@ -213,6 +215,26 @@ static void prepare_rank(struct trial *t, int rank)
     memcpy(t->send[rank].bytes, t->values[rank] + in.first * b, in.n * b);
 }
 
+/* One contribution from each rank; the last one also has all shards beyond these, which are zero. An array of no
+ * elements has an accumulator of one. */
+static void make_accumulator(struct trial *t, int rank)
+{
+    const struct trial_shape *s = &t->shape;
+    gm_accumulator_options    options;
+    gm_accumulator_options_default(&options);
+    options.count = s->count_elems > 0 ? s->count_elems : 1;
+    options.n_shards = t->n_ranks + s->more_shards;
+    if (s->quantum != 0) options.quantum_exponent = s->quantum;
+    options.is_wire_raw = (int)((s->seed + (uint64_t)rank) % 3 == 0);
+    gm_accumulator_destroy(t->exact[rank]);
+    assert_ok(gm_accumulator_create(&t->exact[rank], &options, NULL));
+    float *zeros = calloc(options.count, sizeof *zeros);
+    assert_non_null(zeros);
+    assert_ok(gm_accumulator_add(t->exact[rank], rank, s->count_elems > 0 ? (const float *)(const void *)t->values[rank] : zeros));
+    for (int k = t->n_ranks; k < options.n_shards && rank == t->n_ranks - 1; k++) assert_ok(gm_accumulator_add(t->exact[rank], k, zeros));
+    free(zeros);
+}
+
 void trial_prepare(struct trial *t, int n_ranks, const struct trial_shape *shape)
 {
     t->shape = *shape;
@@ -222,12 +244,17 @@ void trial_prepare(struct trial *t, int n_ranks, const struct trial_shape *shape
         t->shape.redop = shape->redop == GM_AVG ? GM_AVG : GM_SUM;
         if (shape->wire == NULL) t->shape.wire = gmi_wire_row(shape->seed % 3);
     }
+    if (trial_is_exact(shape->algo)) {
+        t->shape.dtype = GM_F32;
+        t->shape.redop = GM_SUM_EXACT;
+    }
     t->elem_bytes = gm_dtype_bytes(t->shape.dtype);
     if (which(t) == GM_BROADCAST) t->shape.is_in_place = true;
     if (which(t) == GM_BARRIER) t->shape.count_elems = 0;
     draw_counts(t);
     for (int rank = 0; rank < n_ranks; rank++) prepare_rank(t, rank);
     if (trial_is_lean(shape->algo)) make_lean_result(t);
+    for (int rank = 0; rank < n_ranks && trial_is_exact(shape->algo); rank++) make_accumulator(t, rank);
 }
 
 void trial_fini(struct trial *t)
@@ -236,6 +263,7 @@ void trial_fini(struct trial *t)
         guard_fini(&t->send[rank]);
         guard_fini(&t->recv[rank]);
         free(t->values[rank]);
+        gm_accumulator_destroy(t->exact[rank]);
     }
     free(t->lean_result);
     *t = (struct trial){ 0 };
@@ -255,6 +283,7 @@ static struct gmi_request request_of(const struct trial *t, int rank)
     request.count_elems = is_all_to_all(t) ? whole(t, rank).n : s->count_elems;
     request.dtype = s->dtype;
     request.wire = s->wire;
+    request.exact = trial_is_exact(s->algo) ? t->exact[rank] : NULL;
     if (trial_is_reduction(s->algo)) request.redop = (int)s->redop;
     if (trial_has_root(s->algo)) request.root = s->root;
     if (s->counts_seed != 0) request.counts = row_of(t, rank);
@@ -296,6 +325,19 @@ void trial_check_result(const struct trial *t, const struct sim *sim, int rank)
     sim_assert(sim, memcmp(sent, t->send[rank].bytes, t->send[rank].n_bytes) == 0); /* `send` is only read */
 }
 
+/* What exact sums send depends on the values; the formula is what it may be without spilled numbers. */
+static void check_payload(const struct trial *t, const struct sim *sim, int rank, uint64_t sent_bytes, uint64_t formula_bytes)
+{
+    gm_accumulator_stats stats;
+    if (!trial_is_exact(t->shape.algo)) {
+        sim_assert(sim, sent_bytes == formula_bytes);
+        return;
+    }
+    assert_ok(gm_accumulator_get_stats(t->exact[rank], &stats));
+    sim_assert(sim, sent_bytes <= formula_bytes + stats.sent_spill_bytes);
+    sim_assert(sim, sent_bytes >= stats.sent_lane_bytes + stats.sent_spill_bytes);
+}
+
 void trial_check_counts(const struct trial *t, const struct sim *sim)
 {
     const struct trial_shape *s = &t->shape;
@@ -308,7 +350,7 @@ void trial_check_counts(const struct trial *t, const struct sim *sim)
         struct gmi_shape shape = gmi_request_shape(&request, rank, t->n_ranks);
         shape.root = s->root;
         sim_assert(sim, traffic->calls == 1);
-        sim_assert(sim, traffic->payload_sent_bytes == s->algo->payload_sent_bytes(&shape));
+        check_payload(t, sim, rank, traffic->payload_sent_bytes, s->algo->payload_sent_bytes(&shape));
         sim_assert(sim, traffic->payload_recv_bytes == op->total_recv_bytes);
         sim_assert(sim, traffic->payload_sent_bytes + traffic->payload_recv_bytes + traffic->protocol_sent_bytes +
                                 traffic->protocol_recv_bytes == op->moved_bytes);

@@ -30,6 +30,7 @@ struct trial_shape {
     bool                   is_in_place;
     int                    root;
     const struct gmi_wire *wire; /* of rows for lean formats; NULL: one by the seed */
+    int                    more_shards, quantum; /* of rows for exact sums: beyond one each; 0: the default */
     uint64_t               seed; /* of the values */
     enum trial_values      values;
     enum trial_order       order;
@@ -47,11 +48,15 @@ struct trial {
     size_t             recv_counts[SIM_MAX_RANKS][SIM_MAX_RANKS + 1]; /* all-to-all: what rank r gets from k */
     struct guard       send[SIM_MAX_RANKS], recv[SIM_MAX_RANKS]; /* in place: recv only */
     uint8_t           *values[SIM_MAX_RANKS];                    /* what each rank contributes, whole */
+    gm_accumulator    *exact[SIM_MAX_RANKS];                     /* of a row for exact sums */
     float             *lean_result;                              /* of a row for lean formats, whole */
 };
 
 /* Is the row for lean formats only? It then runs sums and averages of f32, whatever the shape says. */
 static inline bool trial_is_lean(const struct gmi_algo *row) { return row->shows == GMI_VIEW_LEAN; }
+
+/* The same for exact sums. */
+static inline bool trial_is_exact(const struct gmi_algo *row) { return row->shows == GMI_VIEW_EXACT; }
 
 /* A zeroed trial may be prepared, and one that was prepared before; memory is reused. */
 void trial_prepare(struct trial *t, int n_ranks, const struct trial_shape *shape);
