@@ -292,7 +292,8 @@ static void no_memory_is_taken_on_the_data_path(void **state)
     const struct gmi_algo *row = *state;
     static struct sim      sim;
     struct trial           trial = { 0 };
-    struct trial_shape     shape = { .algo = row, .count_elems = 1001, .dtype = GM_F32, .redop = GM_AVG };
+    struct trial_shape     shape = { .algo = row, .count_elems = 1001, .dtype = GM_F32, .redop = GM_AVG,
+                                     .quantum = -20 }; /* of which all its numbers are multiples, so that none spills */
     struct sim_plan        plan = { .n_ranks = 4, .seed = 2, .capacity_bytes = 333 };
     sim_init(&sim, &plan);
     trial_prepare(&trial, 4, &shape);
