@@ -69,22 +69,19 @@ static size_t add_plain(uint64_t *lanes, const float *x, size_t count, const str
 static const struct gmi_exact_kernels plain = { "plain", add_plain };
 
 /* Several numbers at a time: a group goes into its lanes if all of it fits, else one by one. In vectors of the compiler's,
- * so that one text serves all widths; a vector wider than the machine's is taken apart. */
+ * so that one text serves all widths; "vectors" is for machines of which nothing better is known, and shows what "avx512"
+ * computes on those that lack it. */
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
 #define HAS_VECTORS 1
 
-/* WIDTH doubles in a vector, FOLD(v): is any bit set? */
-#define DEFINE_ADD(suffix, WIDTH, TARGET)                                                          \
+#include <immintrin.h>
+
+/* WIDTH doubles in a vector; WIDEN(p): from floats; IS_ANY(v): is a bit set? */
+#define DEFINE_ADD(suffix, WIDTH, TARGET, WIDEN, IS_ANY)                                           \
     typedef float    floats_##suffix __attribute__((vector_size(WIDTH * 4), aligned(4), may_alias));    \
     typedef double   doubles_##suffix __attribute__((vector_size(WIDTH * 8)));                     \
     typedef uint64_t words_##suffix __attribute__((vector_size(WIDTH * 8)));                       \
     typedef uint64_t lanes_##suffix __attribute__((vector_size(WIDTH * 8), aligned(8), may_alias));     \
-    TARGET static inline __attribute__((always_inline)) bool is_any_##suffix(const words_##suffix *v) \
-    {                                                                                              \
-        uint64_t any = 0;                                                                          \
-        for (int i = 0; i < WIDTH; i++) any |= (*v)[i];                                            \
-        return any != 0;                                                                           \
-    }                                                                                              \
     TARGET static size_t add_##suffix(uint64_t *lanes, const float *x, size_t count, const struct gmi_window *w, \
                                       uint32_t index, uint64_t *spilled)                           \
     {                                                                                              \
@@ -93,19 +90,19 @@ static const struct gmi_exact_kernels plain = { "plain", add_plain };
         const doubles_##suffix magic = w->magic - (doubles_##suffix){ 0 };                         \
         const words_##suffix   magic_bits = w->magic_bits - (words_##suffix){ 0 };                 \
         const words_##suffix   expected = BITS_OF_2_TO_52 - (words_##suffix){ 0 };                 \
+        const int              bits = w->bits;                                                     \
         size_t                 i = 0, n = 0;                                                       \
         for (; count - i >= GROUP; i += GROUP) {                                                   \
             words_##suffix quanta[VECTORS], unlike = { 0 }, inexact = { 0 };                       \
             for (int v = 0; v < VECTORS; v++) {                                                    \
-                floats_##suffix  f = *(const floats_##suffix *)(const void *)(x + i + v * WIDTH);  \
-                doubles_##suffix y = __builtin_convertvector(f, doubles_##suffix) * per_quantum;   \
+                doubles_##suffix y = (doubles_##suffix)WIDEN(x + i + v * WIDTH) * per_quantum;     \
                 doubles_##suffix t = y + magic;                                                    \
                 unlike |= (words_##suffix)t ^ expected;                                            \
                 inexact |= (words_##suffix)((t - magic) != y);                                     \
                 quanta[v] = (words_##suffix)t - magic_bits;                                        \
             }                                                                                      \
-            inexact |= unlike >> w->bits;                                                          \
-            if (__builtin_expect(is_any_##suffix(&inexact), 0)) {                                  \
+            inexact |= unlike >> bits;                                                             \
+            if (__builtin_expect(IS_ANY(inexact), 0)) {                                            \
                 n += add_each(lanes + i, x + i, GROUP, w, index + (uint32_t)i, spilled + n);       \
                 continue;                                                                          \
             }                                                                                      \
@@ -117,11 +114,19 @@ static const struct gmi_exact_kernels plain = { "plain", add_plain };
     }                                                                                              \
     static const struct gmi_exact_kernels suffix = { #suffix, add_##suffix };
 
-DEFINE_ADD(avx2, 4, __attribute__((target("avx2"))))
-DEFINE_ADD(avx512, 8, __attribute__((target("avx512f,avx512dq,avx512vl,prefer-vector-width=512"))))
-DEFINE_ADD(vectors, 8, /* of any machine */)
+#define WIDEN_4(p) _mm256_cvtps_pd(_mm_loadu_ps(p))
+#define IS_ANY_4(v) (!_mm256_testz_si256((__m256i)(v), (__m256i)(v)))
+DEFINE_ADD(avx2, 4, __attribute__((target("avx2"))), WIDEN_4, IS_ANY_4)
 
-static bool has_avx512(void) { return __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"); }
+#define WIDEN_8(p) _mm512_cvtps_pd(_mm256_loadu_ps(p))
+#define IS_ANY_8(v) (_mm512_test_epi64_mask((__m512i)(v), (__m512i)(v)) != 0)
+DEFINE_ADD(avx512, 8, __attribute__((target("avx512f"))), WIDEN_8, IS_ANY_8)
+
+#define WIDEN_ANY(p) __builtin_convertvector(*(const floats_vectors *)(const void *)(p), doubles_vectors)
+#define IS_ANY_OF(v) (((v)[0] | (v)[1] | (v)[2] | (v)[3] | (v)[4] | (v)[5] | (v)[6] | (v)[7]) != 0)
+DEFINE_ADD(vectors, 8, /* of any machine */, WIDEN_ANY, IS_ANY_OF)
+
+static bool has_avx512(void) { return __builtin_cpu_supports("avx512f"); }
 static bool has_avx2(void) { return __builtin_cpu_supports("avx2"); }
 #endif
 
