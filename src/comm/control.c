@@ -117,8 +117,21 @@ int gmi_control_absentee(const struct gmi_control *c, uint64_t seq)
     return -1;
 }
 
+/* A system call of ours failed for a reason of our own. */
+static void cannot_hear(struct gmi_control *c, int rank, int sys_errno)
+{
+    struct gmi_failure f = { .status = GM_ERR_SYSTEM, .culprit = c->rank, .reporter = c->rank, .sys_errno = sys_errno };
+    snprintf(f.cause, sizeof f.cause, "rank %d (%s) cannot use its control connection to rank %d: %s", c->rank,
+             c->members[c->rank].address[0] ? c->members[c->rank].address : "address unknown", rank, strerror(sys_errno));
+    fail_from(c, &f, -1);
+}
+
 static void lost(struct gmi_control *c, int rank, int sys_errno)
 {
+    if (gmi_socket_is_our_trouble(sys_errno)) {
+        cannot_hear(c, rank, sys_errno);
+        return;
+    }
     struct gmi_failure f = { .status = GM_ERR_PEER_LOST, .culprit = rank, .reporter = c->rank, .sys_errno = sys_errno };
     snprintf(f.cause, sizeof f.cause, "rank %d (%s) is gone: its process ended or was cut off without a goodbye (%s)",
              rank, c->members[rank].address[0] ? c->members[rank].address : "address unknown",

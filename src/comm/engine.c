@@ -11,6 +11,7 @@
 #include "coll/message.h"
 #include "comm/comm.h"
 #include "reduce/accumulator.h"
+#include "net/socket.h"
 
 enum {
     /* A broken link waits so long for an earlier cause before it blames its peer. */
@@ -68,6 +69,18 @@ static gm_status look_at_alarm(struct gmi_engine *e)
     snprintf(failure.cause, sizeof failure.cause,
              "rank %d (%s) has left the communicator after call #%llu, so this call can never complete", absentee,
              address_of(e, absentee), (unsigned long long)left_after);
+    return fail_and_report(e, &failure);
+}
+
+/* A system call of ours failed for a reason of our own: the peer has nothing to do with it. */
+static gm_status blame_ourselves(struct gmi_engine *e)
+{
+    const struct gmi_trouble *t = &e->op.trouble;
+    int                       peer = world_rank(e, t->peer);
+    struct gmi_failure        failure = failure_of(e, GM_ERR_SYSTEM, own_rank(e));
+    failure.sys_errno = t->sys_errno;
+    snprintf(failure.cause, sizeof failure.cause, "rank %d (%s) cannot send to or receive from rank %d: %s", own_rank(e),
+             address_of(e, own_rank(e)), peer, strerror(t->sys_errno));
     return fail_and_report(e, &failure);
 }
 
@@ -288,6 +301,7 @@ static gm_status advance(struct gmi_engine *e)
         return word != GM_OK ? word : blame_peer(e);
     }
     if (status == GM_AGAIN && e->limit_at_ns != GMI_NEVER && gmi_deadline_passed(e->limit_at_ns)) return overtime(e);
+    if (status == GM_ERR_PEER_LOST && gmi_socket_is_our_trouble(e->op.trouble.sys_errno)) return blame_ourselves(e);
     if (status == GM_ERR_PEER_LOST) { /* who broke it first is often known in a moment */
         e->blame_at_ns = gmi_deadline_after_ms(EARLIER_CAUSE_MS);
         return GM_AGAIN;

@@ -134,6 +134,16 @@ gm_status gmi_socket_recv_some(int fd, const struct iovec *parts, int n_parts, s
     return GM_ERR_PEER_LOST;
 }
 
+bool gmi_socket_is_our_trouble(int sys_errno)
+{
+    static const int theirs[] = { 0, ECONNRESET, EPIPE, ETIMEDOUT, ECONNABORTED, ECONNREFUSED, ENOTCONN, ESHUTDOWN, EHOSTUNREACH,
+                                  EHOSTDOWN, ENETUNREACH, ENETDOWN, ENETRESET, EPROTO };
+    for (size_t i = 0; i < sizeof theirs / sizeof *theirs; i++) {
+        if (sys_errno == theirs[i]) return false;
+    }
+    return true;
+}
+
 bool gmi_socket_is_over(int fd)
 {
     char byte;

@@ -28,10 +28,15 @@ gm_status gmi_socket_connect_finish(int fd, int *sys_errno);
 
 bool gmi_socket_is_self_connected(int fd);
 
+/* GM_ERR_PEER_LOST with *sys_errno (0: end of file) when it did not work; gmi_socket_is_our_trouble tells whose fault it is. */
 gm_status gmi_socket_send_some(int fd, const struct iovec *parts, int n_parts, size_t *moved_bytes,
                                int *sys_errno);
 gm_status gmi_socket_recv_some(int fd, const struct iovec *parts, int n_parts, size_t *moved_bytes,
                                int *sys_errno);
+
+/* Does this error number tell of this process and its machine (no memory, not permitted), rather than of the peer or
+ * the way to it? Then nobody else is to blame. */
+bool gmi_socket_is_our_trouble(int sys_errno);
 
 /* True when the peer has closed or reset and nothing is left to read. Takes no bytes. */
 bool gmi_socket_is_over(int fd);

@@ -394,7 +394,10 @@ void ranks_expect_exit(struct ranks *r, int rank, int status)
     r->members[rank].expected_wait_status = status << 8;
 }
 
-static bool have_all_ended(const struct ranks *r)
+int  ranks_wait_status(const struct ranks *r, int rank) { return r->members[rank].wait_status; }
+bool ranks_has_ended(const struct ranks *r, int rank) { return r->members[rank].has_ended; }
+
+bool ranks_are_over(const struct ranks *r)
 {
     for (int k = 0; k < r->job.n_ranks; k++) {
         if (!r->members[k].has_ended || r->members[k].report_fd >= 0) return false;
@@ -404,7 +407,7 @@ static bool have_all_ended(const struct ranks *r)
 
 void ranks_finish(struct ranks *r)
 {
-    while (!have_all_ended(r)) {
+    while (!ranks_are_over(r)) {
         turn(r);
         check_the_ends(r);
         check_the_limit(r, "the ranks did not end");

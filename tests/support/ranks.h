@@ -81,6 +81,10 @@ void ranks_expect_exit(struct ranks *r, int rank, int status);
 /* Waits until all have ended, as expected; else fails the test and shows what they said. */
 void ranks_finish(struct ranks *r);
 
+bool ranks_has_ended(const struct ranks *r, int rank);
+int  ranks_wait_status(const struct ranks *r, int rank); /* of one that has ended */
+bool ranks_are_over(const struct ranks *r); /* all have ended, and all that they said is here */
+
 /* ranks_start and ranks_finish. */
 struct ranks *ranks_run(void **state, const struct ranks_job *job);
 
