@@ -10,8 +10,8 @@
 #include "base/error.h"
 #include "coll/message.h"
 #include "comm/comm.h"
-#include "reduce/accumulator.h"
 #include "net/socket.h"
+#include "reduce/accumulator.h"
 
 enum {
     /* A broken link waits so long for an earlier cause before it blames its peer. */

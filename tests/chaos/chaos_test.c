@@ -134,7 +134,7 @@ static void print_table(struct campaign *c)
     fflush(stdout);
 }
 
-static bool is_possible(const struct chaos_fault *fault) { return !fault->not_with_sanitizers || ranks_slowness() == 1; }
+static bool is_possible(const struct chaos_fault *fault) { return fault->weight > 0 && (!fault->not_with_sanitizers || ranks_slowness() == 1); }
 
 static const struct chaos_fault *fault_from_env(void)
 {
