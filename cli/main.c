@@ -17,6 +17,7 @@ static const struct {
     { "eval", cli_cmd_eval, "count what a checkpoint gets right" },
     { "predict", cli_cmd_predict, "show what a checkpoint takes pictures for" },
     { "parity", cli_cmd_parity, "compare training by N processes with training by one" },
+    { "verify", cli_cmd_verify, "find where two runs part: checkpoints or logs, bit by bit" },
     { "bench", cli_cmd_bench, "measure the collectives, and what the machine can carry" },
 };
 

@@ -66,10 +66,8 @@ static int newer_first(const void *a, const void *b)
     return left < right ? 1 : left > right ? -1 : 0;
 }
 
-/* The steps of which there are files, newest first. A directory that is not there has none.
- * *steps is freed with free(). */
-static gm_status list_steps(const char *dir_path, uint64_t **steps, size_t *n_steps,
-                            gm_error *error)
+gm_status gmt_checkpoint_steps(const char *dir_path, uint64_t **steps, size_t *n_steps,
+                               gm_error *error)
 {
     *steps = NULL;
     *n_steps = 0;
@@ -107,7 +105,7 @@ bool gmt_checkpoint_dir_last(const char *path, uint64_t *step)
 {
     uint64_t *steps;
     size_t    n_steps;
-    if (list_steps(path, &steps, &n_steps, NULL) != GM_OK || n_steps == 0) return false;
+    if (gmt_checkpoint_steps(path, &steps, &n_steps, NULL) != GM_OK || n_steps == 0) return false;
     *step = steps[0];
     free(steps);
     return true;
@@ -373,8 +371,9 @@ gm_status gmt_checkpoint_restore(const struct gmt_checkpoint *checkpoint,
     return gmt_checkpoint_restore_params(checkpoint, state, error);
 }
 
-static gm_status open_step(struct gmt_checkpoint *checkpoint, const char *dir_path, uint64_t step,
-                           const struct gmt_checkpoint_filter *filter, gm_error *error)
+gm_status gmt_checkpoint_open_step(struct gmt_checkpoint *checkpoint, const char *dir_path,
+                                   uint64_t step, const struct gmt_checkpoint_filter *filter,
+                                   gm_error *error)
 {
     char name[NAME_BYTES], path[PATH_MAX];
     file_name(name, step);
@@ -400,12 +399,13 @@ gm_status gmt_checkpoint_newest(struct gmt_checkpoint *checkpoint, bool *was_fou
     *was_found = false;
     uint64_t *steps;
     size_t    n_steps;
-    gm_status status = list_steps(dir_path, &steps, &n_steps, error);
+    gm_status status = gmt_checkpoint_steps(dir_path, &steps, &n_steps, error);
     if (status != GM_OK) return status;
     for (size_t i = 0; i < n_steps && !*was_found; i++) {
         gm_error reason;
         gmi_error_clear(&reason);
-        gm_status outcome = open_step(checkpoint, dir_path, steps[i], filter, &reason);
+        gm_status outcome =
+            gmt_checkpoint_open_step(checkpoint, dir_path, steps[i], filter, &reason);
         *was_found = outcome == GM_OK;
         if (*was_found) break;
         if (i == 0) status = gmi_error_set(error, outcome, "%s", reason.text);
@@ -508,7 +508,7 @@ static void remove_oldest(const struct gmt_checkpoint_dir *dir, uint64_t step)
 {
     uint64_t *steps;
     size_t    n_steps;
-    if (dir->keep < 1 || list_steps(dir->path, &steps, &n_steps, NULL) != GM_OK) return;
+    if (dir->keep < 1 || gmt_checkpoint_steps(dir->path, &steps, &n_steps, NULL) != GM_OK) return;
     int kept = 0;
     for (size_t i = 0; i < n_steps; i++) {
         /* Files of later steps are another history's, which this run went back from. */

@@ -80,6 +80,16 @@ GM_MUST_USE gm_status gmt_checkpoint_newest(struct gmt_checkpoint *checkpoint, b
                                             const struct gmt_checkpoint_filter *filter,
                                             gm_error *error);
 
+/* The steps of which there are files, newest first. A directory that is not there has none.
+ * *steps is freed with free(). GM_ERR_SYSTEM, GM_ERR_NOMEM. */
+GM_MUST_USE gm_status gmt_checkpoint_steps(const char *dir_path, uint64_t **steps, size_t *n_steps,
+                                           gm_error *error);
+/* Opens one of them; `filter` may be NULL. Statuses of gmt_checkpoint_open, and the filter's. */
+GM_MUST_USE gm_status gmt_checkpoint_open_step(struct gmt_checkpoint *checkpoint,
+                                               const char *dir_path, uint64_t step,
+                                               const struct gmt_checkpoint_filter *filter,
+                                               gm_error *error);
+
 /* ---- writing --------------------------------------------------------------------------------- */
 
 /* A directory that this process alone saves in. */
