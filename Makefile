@@ -179,6 +179,10 @@ model:  ## search the models of the ring and of the abort protocol with Spin (do
 	@command -v spin >/dev/null 2>&1 || sh tools/install.sh spin
 	@sh docs/model/run.sh
 
+.PHONY: bench-reproducible
+bench-reproducible: all  ## what reproducible training costs beside plain float32 and PyTorch; REPRO="--repeats 5 ..."
+	@BUILD=$(BUILD) sh bench/reproducible.sh $(REPRO)
+
 .PHONY: clean help
 clean:  ## remove what was built
 	rm -rf $(BUILD)
