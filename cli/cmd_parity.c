@@ -8,7 +8,8 @@
  *
  *   - the workers among themselves: their states must have one hash;
  *   - the workers with the one process: the order in which the gradient of a batch is summed differs, so
- *     the last bits may. By how much is bounded (bounds_for).
+ *     the last bits may. By how much is bounded (bounds_for). With --reproducible the order is of no
+ *     consequence, and all must be equal.
  *
  * For people, the same is shown once more with the settings of `gradmesh train`, where a rate
  * ten times as high and momentum magnify the differences; that one is bounded by nothing. */
@@ -25,6 +26,7 @@
 #include "cli/train_setup.h"
 #include "cli/worker.h"
 #include "launch/launcher.h"
+#include "train/bits.h"
 #include "train/compare.h"
 #include "train/ops.h"
 #include "train/trainer.h"
@@ -40,12 +42,17 @@ static const char notes[] =
     "with its square root. After that nothing is bounded but the workers among themselves: sooner or later some\n"
     "unit stands so close to the corner of its ReLU that rounding decides, and the two runs part.\n"
     "\n"
+    "With --reproducible nothing may differ: all 203,530 must be equal, after any number of steps. The one\n"
+    "process then computes the same shards as the workers.\n"
+    "\n"
     "exit status: 0 it is so; 1 the workers differ among themselves, or a bound is passed; 2 wrong usage;\n"
     "3 another worker failed.\n";
 
+enum { FIXED_BATCH = 64 };
+
 struct parity_args {
-    int64_t     n_workers, n_steps, n_threads;
-    bool        has_workers;
+    int64_t     n_workers, n_steps, n_threads, shards;
+    bool        has_workers, is_reproducible, has_shards;
     const char *data;
 };
 
@@ -78,14 +85,15 @@ struct bounds {
     size_t min_equal;
 };
 
-/* For the first steps 2^-25 (2.98e-08: one unit in the last place of a weight between 1/4 and
+/* A reproducible run must be equal, to the bit. Else: for the first steps 2^-25 (2.98e-08: one unit in the last place of a weight between 1/4 and
  * 1/2) and 138,412 equal, whatever the number of workers: it matters little (measured for 2 to
  * 8). Each step adds its rounding differences: the largest one is taken to grow at most
  * linearly, the share of parameters that are reached as a random walk does. From some hundred
  * steps on (measured: between 500 and 2000) a rounding difference switches a ReLU, and
  * differences jump; a bound would then be an accident. */
-static struct bounds bounds_for(size_t n_params, uint64_t n_steps)
+static struct bounds bounds_for(size_t n_params, uint64_t n_steps, bool is_reproducible)
 {
+    if (is_reproducible) return (struct bounds){ true, 0, n_params };
     const double  min_equal_share = 138412.0 / 203530.0;
     double        more = fmax(1, (double)n_steps / FIRST_STEPS);
     double        unequal = (1 - min_equal_share) * sqrt(more);
@@ -102,18 +110,26 @@ static bool is_within(const struct bounds *bounds, const struct gmt_difference *
 
 /* ---- the work -------------------------------------------------------------------------------- */
 
+/* V, or 0 when the runs are not to be reproducible. */
+static size_t shards_of(const struct parity_args *args, size_t batch)
+{
+    if (!args->is_reproducible) return 0;
+    return args->has_shards ? (size_t)args->shards : gmt_shards_default(batch);
+}
+
 static gm_status make_fixed_recipe(struct parity *parity, struct gmt_recipe *recipe)
 {
     *recipe = (struct gmt_recipe){ .layers = { .sizes = { 784, 256, 10 }, .n_sizes = 3 },
                                    .learning_rate = 0.01,
                                    .schedule = GMT_CONSTANT,
                                    .schedule_steps = (uint64_t)parity->args->n_steps,
-                                   .batch = 64,
+                                   .batch = FIXED_BATCH,
                                    .accumulate = 1,
                                    .seed = 6,
                                    .train_samples = parity->data.train.n_samples };
     snprintf(recipe->data, sizeof recipe->data, "%s", cli_data_or_default(parity->args->data));
     gmt_optimizer_options_default(&recipe->optimizer, GMT_SGD);
+    recipe->shards = shards_of(parity->args, recipe->batch);
     return gmt_data_digest(&parity->data.train, recipe->data_digest, &parity->error);
 }
 
@@ -123,6 +139,7 @@ static gm_status make_recipes(struct parity *parity)
     if (status == GM_OK)
         status = cli_default_recipe(&parity->usual.recipe, parity->args->data, &parity->data,
                                     &parity->error);
+    parity->usual.recipe.shards = shards_of(parity->args, parity->usual.recipe.batch);
     parity->fixed.recipe.total_steps = (uint64_t)parity->args->n_steps;
     parity->usual.recipe.total_steps = (uint64_t)parity->args->n_steps;
     if (parity->usual.recipe.schedule_steps < parity->usual.recipe.total_steps)
@@ -133,8 +150,10 @@ static gm_status make_recipes(struct parity *parity)
 /* The part of a trial in which all workers take part. */
 static gm_status run_distributed(struct parity *parity, struct trial *trial)
 {
-    struct gmt_trainer_options options = { .comm = parity->comm, .data = &parity->data };
+    struct gmt_trainer_options options = { .comm = parity->comm, .data = &parity->data,
+                                           .n_threads = (int)parity->args->n_threads };
     gm_status status = gmt_trainer_init(&trial->trainer, &trial->recipe, &options, &parity->error);
+    if (status == GM_OK && trial->recipe.shards > 0) status = gmt_bits_check(&parity->error);
     if (status == GM_OK && parity->rank == 0)
         status = gmt_trainer_init_alone(&trial->alone, &trial->trainer, &parity->error);
     if (status != GM_OK) {
@@ -162,7 +181,11 @@ static gm_status join(struct parity *parity, const struct cli_join *place)
 {
     char            text[4096];
     struct cli_join with = *place;
-    const char     *extra[] = { "usual_settings_too", parity->wants_usual ? "yes" : "no", NULL };
+    char            arithmetic[24] = "any";
+    const char     *extra[] = { "usual_settings_too", parity->wants_usual ? "yes" : "no",
+                                "arithmetic", arithmetic, NULL };
+    if (parity->args->is_reproducible)
+        snprintf(arithmetic, sizeof arithmetic, "%016llx", (unsigned long long)gmt_bits_selftest());
     gmt_recipe_fingerprint(&parity->fixed.recipe, extra, text, sizeof text);
     with.fingerprint = text;
     return cli_join(&parity->comm, &with, &parity->error);
@@ -210,6 +233,10 @@ static void print_bounds(FILE *file, const struct bounds *bounds,
                          const struct gmt_difference *difference)
 {
     char text[CLI_GROUPED_BYTES];
+    if (bounds->are_there && bounds->max_abs_diff == 0) {
+        fprintf(file, "  bounds      all equal: %s\n", is_within(bounds, difference) ? "kept" : "PASSED");
+        return;
+    }
     if (!bounds->are_there) {
         fprintf(file, "  bounds      none for more than %d steps\n", BOUNDED_STEPS);
         return;
@@ -254,7 +281,9 @@ static cJSON *to_json(const struct parity *parity, const struct bounds *bounds)
     cJSON *hashes = cJSON_AddArrayToObject(object, "hashes");
     for (int r = 0; r < parity->world_size; r++)
         cJSON_AddItemToArray(hashes, cJSON_CreateString(fixed->end.accounts[r].state_hash));
-    cJSON_AddBoolToObject(object, "reproducible", false);
+    cJSON_AddBoolToObject(object, "reproducible", fixed->recipe.shards > 0);
+    cJSON_AddNumberToObject(object, "shards", (double)fixed->recipe.shards);
+    cJSON_AddStringToObject(object, "state_hash", fixed->end.state_hash);
     cJSON_AddNumberToObject(object, "min_equal_allowed",
                             bounds->are_there ? (double)bounds->min_equal : (double)NAN);
     cJSON_AddNumberToObject(object, "max_abs_diff_allowed",
@@ -266,7 +295,8 @@ static cJSON *to_json(const struct parity *parity, const struct bounds *bounds)
 static int say_result(struct parity *parity)
 {
     const struct trial *fixed = &parity->fixed;
-    struct bounds       bounds = bounds_for(fixed->difference.n_elems, fixed->recipe.total_steps);
+    struct bounds       bounds = bounds_for(fixed->difference.n_elems, fixed->recipe.total_steps,
+                                             fixed->recipe.shards > 0);
     bool is_good = fixed->end.are_identical && is_within(&bounds, &fixed->difference) &&
                    (!parity->wants_usual || parity->usual.end.are_identical);
     print_result(parity, &bounds, is_good);
@@ -348,15 +378,21 @@ int cli_cmd_parity(int argc, char **argv)
           .help = "other data than those of the fixed job" },
         { .name = "threads", .kind = CLI_INT, .integer = &args.n_threads, .default_text = "1", .min = 1,
           .max = 1024, .help = "threads of each worker for matrix products" },
+        { .name = "reproducible", .kind = CLI_FLAG, .flag = &args.is_reproducible,
+          .help = "train reproducibly, workers and one process alike: all must be equal" },
+        { .name = "shards", .kind = CLI_INT, .integer = &args.shards, .was_given = &args.has_shards,
+          .min = 1, .max = FIXED_BATCH, .help = "of a reproducible run (default: 4)" },
     };
     const struct cli_command command = { .name = "parity", .usage = "-n N [options]", .summary = summary,
-                                         .notes = notes, .options = options, .n_options = 4 };
+                                         .notes = notes, .options = options, .n_options = 6 };
     struct cli_parsed parsed;
     int               status, rank, world_size;
     char            **own_words = cli_own_words(argc, argv);
     if (own_words != NULL && cli_parse(&command, argc, argv, &parsed, &status)) {
         bool is_worker = cli_is_worker(&rank, &world_size);
-        if (is_worker && args.has_workers && world_size != args.n_workers)
+        if (args.has_shards && !args.is_reproducible)
+            status = cli_usage_error(&command, "--shards belongs to --reproducible");
+        else if (is_worker && args.has_workers && world_size != args.n_workers)
             status = cli_usage_error(&command,
                                      "-n %lld would start workers, but this process is already "
                                      "worker %d of %d: leave -n out",

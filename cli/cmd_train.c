@@ -19,6 +19,7 @@
 #include "cli/train_setup.h"
 #include "cli/worker.h"
 #include "launch/launcher.h"
+#include "train/bits.h"
 #include "train/compare.h"
 #include "train/ops.h"
 #include "train/trainer.h"
@@ -39,6 +40,11 @@ static const char notes[] =
     "owes to later steps is not saved, and is dropped at each save.) --resume without a file takes the newest good checkpoint in\n"
     "--checkpoint DIR, and starts from the beginning when there is none.\n"
     "\n"
+    "--reproducible makes the trained bits those of one process, with any number of workers: the batch is cut\n"
+    "into --shards pieces, each computed by whichever worker in operations whose order is fixed, and their\n"
+    "gradients are added exactly. Each line of the log and each checkpoint then says which bits they are:\n"
+    "gradmesh verify compares them.\n"
+    "\n"
     "exit status: 0 trained; 1 it could not be done, or the workers ended with different bits; 2 wrong usage;\n"
     "3 another worker failed.\n"
     "\n"
@@ -54,12 +60,18 @@ struct train_args {
     bool                   has_workers, has_resume;
     const char            *checkpoint_dir, *resume_file, *log_path, *transport, *algorithm, *wire;
     int                    overlap; /* an enum gmt_overlap */
+    int                    placement; /* an enum gmt_placement */
+    int                    exact_wire; /* 1: raw */
 };
 
 static const char *const overlaps[] = { [GMT_OVERLAP_OFF] = "off", [GMT_OVERLAP_ON] = "on",
                                         [GMT_OVERLAP_AUTO] = "auto", NULL };
 
-enum { N_TRAIN_OPTIONS = 13 };
+static const char *const placements[] = { [GMT_PLACE_BLOCKS] = "blocks", [GMT_PLACE_RANDOM] = "random",
+                                          NULL };
+static const char *const exact_wires[] = { "trimmed", "raw", NULL };
+
+enum { N_TRAIN_OPTIONS = 15 };
 
 /* Fills options[N_TRAIN_OPTIONS + CLI_N_RECIPE_OPTIONS]. */
 static void list_options(struct train_args *args, struct cli_option *options)
@@ -91,6 +103,13 @@ static void list_options(struct train_args *args, struct cli_option *options)
           .help = "what happens, as JSON lines" },
         { .name = "log-every", .kind = CLI_INT, .integer = &args->report_every, .value_name = "STEPS",
           .default_text = "50", .min = 1, .max = INT64_MAX, .help = "sum up the loss after so many steps" },
+        { .name = "shard-placement", .kind = CLI_CHOICE, .choice = &args->placement, .choices = placements,
+          .default_text = "blocks",
+          .help = "with --reproducible: who computes which shard; random: drawn anew in each step, to see that\n"
+                  "it changes nothing" },
+        { .name = "exact-wire", .kind = CLI_CHOICE, .choice = &args->exact_wire, .choices = exact_wires,
+          .default_text = "trimmed",
+          .help = "with --reproducible: exact sums travel without the bytes that are empty, or as they are" },
         { .name = "compare-steps", .kind = CLI_INT, .integer = &args->compare_steps, .value_name = "STEPS",
           .default_text = "0", .min = 0, .max = INT64_MAX,
           .help = "at the end do the first steps again in one process, and compare the parameters" },
@@ -237,18 +256,29 @@ static gm_status join(struct worker *worker, const struct cli_join *place)
     const struct train_args *args = worker->args;
     char                     report_every[24], save_every[24], from_step[24];
     bool                     is_saving = args->checkpoint_dir != NULL;
+    char                     arithmetic[24] = "any";
+    if (worker->recipe.shards > 0)
+        snprintf(arithmetic, sizeof arithmetic, "%016llx", (unsigned long long)gmt_bits_selftest());
     snprintf(report_every, sizeof report_every, "%lld", (long long)args->report_every);
     snprintf(save_every, sizeof save_every, "%lld", is_saving ? (long long)args->save_every : -1LL);
     snprintf(from_step, sizeof from_step, "%llu", (unsigned long long)worker->from.step);
     const char *extra[] = { "log_every", report_every, "checkpoint_every", save_every,
                             "resume_step", from_step, "resume_state",
                             worker->from.path == NULL ? "none" : worker->from.state_hash,
-                            "overlap", overlaps[args->overlap], NULL };
+                            "overlap", overlaps[args->overlap],
+                            "shard_placement", placements[args->placement],
+                            "arithmetic", arithmetic, NULL };
     char            text[8192];
     struct cli_join with = *place;
     gmt_recipe_fingerprint(&worker->recipe, extra, text, sizeof text);
     with.fingerprint = text;
-    return cli_join(&worker->comm, &with, &worker->error);
+    gm_status status = cli_join(&worker->comm, &with, &worker->error);
+    /* Workers that differ among themselves have been told so by now; all of them may be wrong. */
+    if (status == GM_OK && worker->recipe.shards > 0) {
+        status = gmt_bits_check(&worker->error);
+        if (status != GM_OK) gm_comm_abort(worker->comm, worker->error.text);
+    }
+    return status;
 }
 
 /* ---- what rank 0 says while it trains ---- */
@@ -327,7 +357,10 @@ static gm_status make_trainer(struct worker *worker)
                                            .is_saving = args->checkpoint_dir != NULL,
                                            .dir = worker->dir.path == NULL ? NULL : &worker->dir,
                                            .overlap = (enum gmt_overlap)args->overlap,
-                                           .has_room = worker->room.is_enough };
+                                           .has_room = worker->room.is_enough,
+                                           .n_threads = (int)args->n_threads,
+                                           .placement = (enum gmt_placement)args->placement,
+                                           .is_wire_raw = args->exact_wire == 1 };
     if (worker->rank == 0)
         options.listener = (struct gmt_listener){ on_report, on_epoch, NULL, on_step, worker };
     gm_status status =
@@ -494,6 +527,26 @@ static int run_worker(struct worker *worker, const struct cli_join *place)
 
 /* ---- the command ----------------------------------------------------------------------------- */
 
+/* What does not go together with or without --reproducible; 0 or CLI_EXIT_USAGE. */
+static int check_reproducible(const struct cli_command *command, const struct train_args *args)
+{
+    if (!args->recipe.is_reproducible) {
+        const char *name = args->placement != GMT_PLACE_BLOCKS ? "--shard-placement"
+                           : args->exact_wire != 0             ? "--exact-wire"
+                                                               : NULL;
+        return name == NULL ? CLI_EXIT_OK : cli_usage_error(command, "%s belongs to --reproducible", name);
+    }
+    if (args->wire != NULL && strcmp(args->wire, "f32") != 0)
+        return cli_usage_error(command,
+                               "--wire %s: a reproducible run is exact and rounds nothing on its way; it takes "
+                               "--wire f32 only",
+                               args->wire);
+    if (args->overlap == GMT_OVERLAP_ON)
+        return cli_usage_error(command, "--overlap on: a reproducible run exchanges its gradient when it is "
+                                        "complete; leave it out");
+    return CLI_EXIT_OK;
+}
+
 /* What the option table cannot say; 0 or CLI_EXIT_USAGE. */
 static int check_usage(const struct cli_command *command, const struct train_args *args)
 {
@@ -512,6 +565,8 @@ static int check_usage(const struct cli_command *command, const struct train_arg
             "-n %lld would start workers, but this process is already worker %d of "
             "%d: leave -n out",
             (long long)args->n_workers, rank, world_size);
+    int status = check_reproducible(command, args);
+    if (status != CLI_EXIT_OK) return status;
     return cli_check_exchange(command, args->transport, args->algorithm, args->wire);
 }
 

@@ -46,6 +46,17 @@ static void print_optimizer(FILE *file, const struct gmt_recipe *recipe)
     fprintf(file, ", seed %llu\n", (unsigned long long)recipe->seed);
 }
 
+static void print_shards(FILE *file, const struct gmt_recipe *recipe)
+{
+    size_t first, largest, smallest, n = recipe->shards;
+    gm_chunk(recipe->batch, (int)n, 0, &first, &largest);
+    gm_chunk(recipe->batch, (int)n, (int)n - 1, &first, &smallest);
+    fprintf(file, "  batch     %s samples in all, in %zu shard%s of ", GROUPED(recipe->batch), n,
+            n == 1 ? "" : "s");
+    if (smallest != largest) fprintf(file, "%zu or ", smallest);
+    fprintf(file, "%zu; gradients are added exactly\n", largest);
+}
+
 static void print_shares(FILE *file, const struct gmt_recipe *recipe, int world_size)
 {
     size_t first, largest, smallest;
@@ -76,7 +87,8 @@ void cli_print_start(struct cli_train_printer *printer, const struct gmt_data *d
     fprintf(file, "  data      %s: %s samples to learn from, %s to be tested on\n", data->source,
             GROUPED(data->train.n_samples), GROUPED(data->test.n_samples));
     fprintf(file, "  network   %s, %s parameters\n", layers, GROUPED(n_params));
-    print_shares(file, recipe, printer->world_size);
+    if (recipe->shards > 0) print_shards(file, recipe);
+    else print_shares(file, recipe, printer->world_size);
     fprintf(file, "  training  %s steps, %s to the epoch; ", GROUPED(recipe->total_steps),
             GROUPED(printer->n_batches));
     print_optimizer(file, recipe);
@@ -173,13 +185,13 @@ void cli_print_epoch(struct cli_train_printer *printer, const struct gmt_epoch_r
 
 static void print_bits(FILE *file, const struct gmt_end *end)
 {
-    if (end->world_size == 1) {
-        fprintf(file, "  bits       state %.16s...\n", end->state_hash);
-        return;
-    }
-    if (end->are_identical) {
-        fprintf(file, "  bits       all %d workers hold the same ones: state %.16s...\n",
-                end->world_size, end->state_hash);
+    if (end->world_size == 1 || end->are_identical) {
+        fprintf(file, "  bits       ");
+        if (end->world_size > 1) fprintf(file, "all %d workers hold the same ones: ", end->world_size);
+        fprintf(file, "state %.16s...\n", end->state_hash);
+        if (end->shards > 0)
+            fprintf(file, "             the same as with any number of workers, of %zu shards each step\n",
+                    end->shards);
         return;
     }
     fprintf(file, "  bits       THE WORKERS DIFFER\n");
@@ -215,10 +227,14 @@ static void compare_with_kernel(const struct gmt_rank_account *account, char *te
         snprintf(text, text_bytes, "the kernel agrees to the byte");
 }
 
-static void print_worker_traffic(FILE *file, int rank, const struct gmt_rank_account *account)
+static void print_worker_traffic(FILE *file, int rank, const struct gmt_rank_account *account,
+                                 bool is_exact)
 {
     char formula[96], kernel[160];
-    if (account->payload_sent_bytes == account->formula_bytes)
+    if (is_exact)
+        snprintf(formula, sizeof formula, "%.3f times what floats take",
+                 (double)account->payload_sent_bytes / (double)account->formula_bytes);
+    else if (account->payload_sent_bytes == account->formula_bytes)
         snprintf(formula, sizeof formula, "as the formula says");
     else
         snprintf(formula, sizeof formula, "THE FORMULA SAYS %s", GROUPED(account->formula_bytes));
@@ -241,9 +257,11 @@ static void print_traffic(FILE *file, const struct gmt_end *end)
     fprintf(file,
             "  traffic    averaging %.2f MB among %d costs each at least 2(N-1)/N of it, %.2f MB a "
             "step%s\n",
-            mega(end->gradient_bytes), n, optimum / 1e6, is_lean ? ", as f32;" : "");
+            mega(end->gradient_bytes), n, optimum / 1e6,
+            is_lean || end->shards > 0 ? ", as f32;" : "");
+    if (end->shards > 0) fprintf(file, "             it travelled as exact sums\n");
     if (is_lean) fprintf(file, "             it travelled as %s, rounded on the way\n", end->wire);
-    for (int r = 0; r < n; r++) print_worker_traffic(file, r, &end->accounts[r]);
+    for (int r = 0; r < n; r++) print_worker_traffic(file, r, &end->accounts[r], end->shards > 0);
     fprintf(file,
             "             %.3f MB a step at most, %.4f of the optimum; handing whole gradients "
             "around\n",

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "train/shards.h"
 
 /* What gives 98 % on MNIST in ten epochs, for each optimizer. */
 static const double default_rates[] = {
@@ -37,6 +38,9 @@ void cli_list_recipe_options(struct cli_recipe_args *args, struct cli_option *op
           .min_real = 0, .max_real = 1, .help = "for the optimizer momentum (default: 0.9)" },
         { .name = "weight-decay", .kind = CLI_REAL, .real = &args->weight_decay, .default_text = "0",
           .min_real = 0, .max_real = 1e6, .help = "pull of the parameters towards 0" },
+        { .name = "clip-norm", .kind = CLI_REAL, .real = &args->clip_norm, .default_text = "0",
+          .min_real = 0, .max_real = 1e30,
+          .help = "shorten gradients that are longer than this to this length; 0: never" },
         { .name = "schedule", .kind = CLI_CHOICE, .choice = &args->schedule, .choices = schedules,
           .default_text = "cosine", .help = "how the learning rate falls" },
         { .name = "warmup-steps", .kind = CLI_INT, .integer = &args->warmup_steps, .default_text = "0",
@@ -47,8 +51,37 @@ void cli_list_recipe_options(struct cli_recipe_args *args, struct cli_option *op
           .was_given = &args->has_bucket_bytes, .min = 0, .max = INT64_C(1) << 40,
           .help = "cut the gradient into pieces of at most this size; 0: one piece\n"
                   "(default: with overlap an eighth of it, from 256K to 4M; without, one piece)" },
+        { .name = "reproducible", .kind = CLI_FLAG, .flag = &args->is_reproducible,
+          .help = "the same bits with any number of workers, on any processor (docs/determinism.md)" },
+        { .name = "shards", .kind = CLI_INT, .integer = &args->shards, .was_given = &args->has_shards,
+          .min = 1, .max = GMT_MAX_SHARDS,
+          .help = "with --reproducible: pieces of the batch that workers compute as wholes\n"
+                  "(default: 2 to 48, so that a piece has 16 samples or more)" },
     };
     memcpy(options, list, sizeof list);
+}
+
+/* V, or 0 where that is not asked for. */
+static size_t shards_of(const struct cli_recipe_args *args)
+{
+    if (!args->is_reproducible) return 0;
+    return args->has_shards ? (size_t)args->shards : gmt_shards_default((size_t)args->batch);
+}
+
+static int check_reproducible_usage(const struct cli_command     *command,
+                                    const struct cli_recipe_args *args)
+{
+    gm_error error;
+    gmi_error_clear(&error);
+    if (args->has_shards && !args->is_reproducible)
+        return cli_usage_error(command, "--shards belongs to --reproducible");
+    if (!args->is_reproducible) return CLI_EXIT_OK;
+    if (args->has_bucket_bytes)
+        return cli_usage_error(command, "--bucket-bytes: a reproducible run exchanges its gradient in one "
+                                        "piece; leave it out");
+    if (gmt_shards_check(shards_of(args), (size_t)args->batch, &error) != GM_OK)
+        return cli_usage_error(command, "%s", error.text);
+    return CLI_EXIT_OK;
 }
 
 int cli_check_recipe_usage(const struct cli_command *command, const struct cli_recipe_args *args)
@@ -61,7 +94,7 @@ int cli_check_recipe_usage(const struct cli_command *command, const struct cli_r
     if (args->has_momentum && args->optimizer != GMT_MOMENTUM)
         return cli_usage_error(command, "--momentum belongs to --optimizer momentum, not %s",
                                optimizers[args->optimizer]);
-    return CLI_EXIT_OK;
+    return check_reproducible_usage(command, args);
 }
 
 const char *cli_data_or_default(const char *data)
@@ -109,6 +142,8 @@ gm_status cli_make_recipe(struct gmt_recipe *recipe, const struct cli_recipe_arg
                                    .bucket_bytes = args->has_bucket_bytes
                                                        ? (size_t)args->bucket_bytes
                                                        : GMT_BUCKET_BYTES_AUTO,
+                                   .shards = shards_of(args),
+                                   .clip_norm = args->clip_norm,
                                    .seed = (uint64_t)args->seed,
                                    .train_samples = data->train.n_samples };
     snprintf(recipe->data, sizeof recipe->data, "%s", cli_data_or_default(args->data));

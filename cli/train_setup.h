@@ -11,13 +11,13 @@
 
 struct cli_recipe_args {
     const char *data, *layers;
-    int64_t     epochs, steps, batch, accumulate, seed, warmup_steps, bucket_bytes;
-    double      learning_rate, momentum, weight_decay;
+    int64_t     epochs, steps, batch, accumulate, seed, warmup_steps, bucket_bytes, shards;
+    double      learning_rate, momentum, weight_decay, clip_norm;
     int         optimizer, schedule;
-    bool        has_steps, has_lr, has_momentum, has_bucket_bytes;
+    bool        has_steps, has_lr, has_momentum, has_bucket_bytes, has_shards, is_reproducible;
 };
 
-enum { CLI_N_RECIPE_OPTIONS = 14 };
+enum { CLI_N_RECIPE_OPTIONS = 17 };
 
 /* Fills options[CLI_N_RECIPE_OPTIONS]. */
 void cli_list_recipe_options(struct cli_recipe_args *args, struct cli_option *options);

@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 
 #include "base/error.h"
+#include "train/bits.h"
 #include "train/recipe.h"
 #include "train/state_hash.h"
 
@@ -39,6 +40,10 @@ static gm_status restore(struct cli_trained *trained, const struct gmt_recipe *r
 {
     struct gmt_state state;
     gm_status status = gmt_mlp_init(&trained->mlp, &recipe->layers, MAX_ROWS, recipe->seed, error);
+    if (status == GM_OK && recipe->shards > 0) { /* the same answers everywhere */
+        status = gmt_bits_open(&trained->bits, 1, error);
+        if (status == GM_OK) status = gmt_mlp_use_bits(&trained->mlp, trained->bits, error);
+    }
     if (status != GM_OK) return status;
     gmt_state_list(&state, &trained->mlp.params, NULL);
     return gmt_checkpoint_restore_params(&trained->checkpoint, &state, error);
@@ -62,6 +67,7 @@ gm_status cli_load_trained(struct cli_trained *trained, const char *command, con
 void cli_free_trained(struct cli_trained *trained)
 {
     gmt_mlp_fini(&trained->mlp);
+    gmt_bits_close(trained->bits);
     gmt_data_free(&trained->data);
     gmt_checkpoint_close(&trained->checkpoint);
 }

@@ -12,6 +12,7 @@ struct cli_trained {
     struct gmt_checkpoint checkpoint;
     struct gmt_data       data; /* the test set only */
     struct gmt_mlp        mlp;
+    struct gmt_bits      *bits; /* what it computes by, if it was trained reproducibly */
 };
 
 /* Reads the file, or the newest good one in a directory (damaged ones are named on standard

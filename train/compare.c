@@ -23,7 +23,8 @@ struct gmt_difference gmt_compare(const float *a, const float *b, size_t n_elems
 gm_status gmt_trainer_init_alone(struct gmt_trainer *alone, const struct gmt_trainer *from,
                                  gm_error *error)
 {
-    struct gmt_trainer_options options = { .data = from->options.data };
+    struct gmt_trainer_options options = { .data = from->options.data,
+                                           .n_threads = from->options.n_threads };
     /* One batch as it is: micro-batches would be another order of summation. */
     struct gmt_recipe recipe = from->recipe;
     recipe.accumulate = 1;

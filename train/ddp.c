@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "train/bucket.h"
+#include "train/norm.h"
 #include "train/ops.h"
 
 /* What was not finite on a rank. Lower is more to the point: a bad loss makes a bad gradient. */
@@ -312,6 +313,9 @@ static gm_status step(struct exchange *x, size_t n_samples, double learning_rate
     gm_status       status = make_gradient(ddp, n_samples, x, report, error);
     if (status != GM_OK) return status;
     if (!x->is_sum_finite) return name_the_culprit(x, report);
+    if (ddp->options.clip_norm > 0)
+        report->gradient_norm = gmt_clip(ddp->mlp->params.gradients, ddp->mlp->params.n_elems,
+                                         ddp->options.clip_norm);
     gmt_optimizer_step(ddp->optimizer, learning_rate, ddp->mlp->params.weights,
                        ddp->mlp->params.gradients);
     return GM_OK;
@@ -322,6 +326,7 @@ gm_status gmt_ddp_step(struct gmt_ddp *ddp, size_t n_samples, double learning_ra
 {
     memset(report, 0, sizeof *report);
     report->culprit = -1;
+    report->gradient_norm = NAN;
     if (n_samples < 1 || n_samples > ddp->options.global_batch)
         return gmi_error_set(error, GM_ERR_ARG, "a batch of %zu samples: expected 1 to %zu",
                              n_samples, ddp->options.global_batch);

@@ -32,12 +32,7 @@
 #include "train/feedback.h"
 #include "train/mlp.h"
 #include "train/optimizer.h"
-
-/* Brings samples first_sample .. first_sample + n_samples - 1 of the current global batch: inputs
- * (n_samples, n_in), labels (n_samples), each in 0 .. n_classes - 1. GM_OK, or a failure with
- * *error filled. */
-typedef gm_status (*gmt_gather_fn)(void *user, size_t first_sample, size_t n_samples, float *inputs,
-                                   uint8_t *labels, gm_error *error);
+#include "train/step.h"
 
 struct gmt_ddp_options {
     gm_comm *comm;         /* NULL: a single process, no call of the library at all */
@@ -45,6 +40,7 @@ struct gmt_ddp_options {
     size_t   accumulate;   /* K, micro-batches per worker and step; at least 1 */
     size_t   bucket_bytes; /* 0: one bucket */
     bool     is_overlapping;
+    double   clip_norm; /* gradients that are longer are shortened to it; 0: none */
     gmt_gather_fn gather;
     void    *gather_user;
 };
@@ -58,23 +54,6 @@ struct gmt_ddp {
     size_t   max_micro_rows;
     float   *inputs; /* (max_micro_rows, n_in) */
     uint8_t *labels; /* (max_micro_rows) */
-};
-
-/* What a step was, on this rank. */
-struct gmt_step_report {
-    struct gmt_loss loss;        /* sums over this rank's share */
-    bool    is_non_finite;       /* the step failed because a loss or gradient was not finite */
-    int     culprit;             /* then: the first rank with it; -1: only the sum overflowed */
-    /* Where this thread's time went: together they are elapsed_ns. */
-    int64_t gather_ns;           /* bringing the samples */
-    int64_t compute_ns;          /* forward, backward, checks, update */
-    int64_t comm_exposed_ns;     /* inside the library, less wait_ns */
-    int64_t wait_ns;             /* asleep in the library as nothing could move */
-    int64_t elapsed_ns;
-    /* And beside it: while collectives ran, and this thread was not inside the library. (With
-     * comm_exposed_ns and wait_ns together: how long collectives ran, or a little more, for what
-     * calls cost around them.) */
-    int64_t comm_hidden_ns;
 };
 
 /* Micro-batch rows that a model needs (gmt_mlp_init's max_rows) for these options on the given

@@ -1,8 +1,8 @@
-/* evaluate.h - loss and accuracy on a data set, its samples split over the ranks.
+/* evaluate.h - loss and accuracy on a data set, its samples split over the ranks in blocks.
  *
- * Rank r looks at gm_chunk(n_samples, world_size, r) of them. Counts are summed as 64-bit
- * integers, so the accuracy is exact and the same for every world size; the loss is a sum of
- * doubles and may differ in its last bits. */
+ * Rank r computes the blocks gm_chunk(n_blocks, world_size, r); all ranks collect what each block gave
+ * and add it up in the order of blocks. So the world size does not change how anything is rounded;
+ * with the operations of bits.h nothing else does either. */
 #ifndef GMT_EVALUATE_H
 #define GMT_EVALUATE_H
 

@@ -7,6 +7,7 @@
 #include "base/bytes.h"
 #include "base/check.h"
 #include "base/error.h"
+#include "train/bits.h"
 #include "train/ops.h"
 
 static int n_layers(const struct gmt_mlp *mlp) { return mlp->params.layers.n_sizes - 1; }
@@ -64,7 +65,27 @@ void gmt_mlp_fini(struct gmt_mlp *mlp)
     for (int i = 0; i < 2; i++) gmi_free(mlp->deltas[i]);
     memset(mlp->activations, 0, sizeof mlp->activations);
     memset(mlp->deltas, 0, sizeof mlp->deltas);
+    gmi_free(mlp->row_losses);
+    gmi_free(mlp->row_hits);
+    mlp->row_losses = NULL;
+    mlp->row_hits = NULL;
     gmt_params_fini(&mlp->params);
+}
+
+gm_status gmt_mlp_use_bits(struct gmt_mlp *mlp, struct gmt_bits *bits, gm_error *error)
+{
+    float   *row_losses = gmi_alloc(mlp->max_rows, sizeof *row_losses);
+    uint8_t *row_hits = gmi_alloc(mlp->max_rows, sizeof *row_hits);
+    if (row_losses == NULL || row_hits == NULL) {
+        gmi_free(row_losses);
+        gmi_free(row_hits);
+        return gmi_error_set(error, GM_ERR_NOMEM, "no memory for the losses of %zu samples",
+                             mlp->max_rows);
+    }
+    mlp->row_losses = row_losses;
+    mlp->row_hits = row_hits;
+    mlp->bits = bits;
+    return GM_OK;
 }
 
 /* ---- forward and backward -------------------------------------------------------------------- */
@@ -87,22 +108,49 @@ const float *gmt_mlp_forward(struct gmt_mlp *mlp, const float *inputs, size_t n_
     for (int l = 0; l < n_layers(mlp); l++) {
         float *y = mlp->activations[l + 1];
         bool has_relu = l + 1 < n_layers(mlp);
-        gmt_linear_forward(x, weight_in(mlp, weights, l), bias_in(mlp, weights, l), y, n_rows,
-                           sizes(mlp)[l], sizes(mlp)[l + 1], has_relu);
+        const float *w = weight_in(mlp, weights, l), *b = bias_in(mlp, weights, l);
+        if (mlp->bits != NULL)
+            gmt_bits_linear_forward(mlp->bits, x, w, b, y, n_rows, sizes(mlp)[l],
+                                    sizes(mlp)[l + 1], has_relu);
+        else
+            gmt_linear_forward(x, w, b, y, n_rows, sizes(mlp)[l], sizes(mlp)[l + 1], has_relu);
         x = y;
     }
     return x;
 }
 
+/* Of rows [first, end), from what the softmax has left for each. */
+static struct gmt_loss sum_rows(const struct gmt_mlp *mlp, size_t first, size_t end)
+{
+    struct gmt_loss loss = { .n_rows = end - first };
+    for (size_t r = first; r < end; r++) {
+        loss.loss_sum += (double)mlp->row_losses[r];
+        loss.n_correct += mlp->row_hits[r];
+    }
+    return loss;
+}
+
+/* Loss and gradient of the logits that stand in the last activations, in place. */
+static struct gmt_loss softmax_loss(struct gmt_mlp *mlp, const uint8_t *labels, size_t n_rows,
+                                    float scale)
+{
+    struct gmt_loss loss = { .n_rows = n_rows };
+    float          *logits = mlp->activations[n_layers(mlp)];
+    if (mlp->bits == NULL) {
+        gmt_softmax_loss(logits, labels, logits, n_rows, gmt_mlp_n_classes(mlp), scale,
+                         &loss.loss_sum, &loss.n_correct);
+        return loss;
+    }
+    gmt_bits_softmax_loss(logits, labels, logits, n_rows, gmt_mlp_n_classes(mlp), scale,
+                          mlp->row_losses, mlp->row_hits);
+    return sum_rows(mlp, 0, n_rows);
+}
+
 struct gmt_loss gmt_mlp_loss(struct gmt_mlp *mlp, const float *inputs, const uint8_t *labels,
                              size_t n_rows, float scale)
 {
-    struct gmt_loss loss = { .n_rows = n_rows };
     gmt_mlp_forward(mlp, inputs, n_rows);
-    float *logits = mlp->activations[n_layers(mlp)];
-    gmt_softmax_loss(logits, labels, logits, n_rows, gmt_mlp_n_classes(mlp), scale, &loss.loss_sum,
-                     &loss.n_correct);
-    return loss;
+    return softmax_loss(mlp, labels, n_rows, scale);
 }
 
 /* What the backward pass of a layer is made from. */
@@ -151,6 +199,75 @@ void gmt_mlp_backward(struct gmt_mlp *mlp, const float *inputs, size_t n_rows, b
     }
 }
 
+/* ---- reproducible ---------------------------------------------------------------------------- */
+
+static size_t n_rows_of(const struct gmt_parts *parts)
+{
+    return parts->n == 0 ? 0 : parts->ends[parts->n - 1];
+}
+
+static size_t first_row_of(const struct gmt_parts *parts, size_t part)
+{
+    return part == 0 ? 0 : parts->ends[part - 1];
+}
+
+void gmt_mlp_loss_parts(struct gmt_mlp *mlp, const float *inputs, const uint8_t *labels,
+                        const struct gmt_parts *parts, struct gmt_loss *parts_loss)
+{
+    GMI_CHECK(mlp->bits != NULL);
+    gmt_mlp_loss(mlp, inputs, labels, n_rows_of(parts), 1);
+    for (size_t p = 0; p < parts->n; p++)
+        parts_loss[p] = sum_rows(mlp, first_row_of(parts, p), parts->ends[p]);
+}
+
+/* A weight's gradient on its way to the sink of the whole gradient. */
+struct part_flow {
+    gmt_part_sink_fn sink;
+    void            *user;
+    size_t           part, first_elem;
+};
+
+static void pass_on(void *user, size_t first_elem, const float *values, size_t n_elems)
+{
+    const struct part_flow *flow = user;
+    flow->sink(flow->user, flow->part, flow->first_elem + first_elem, values, n_elems);
+}
+
+/* The gradient of one part by the parameters of layer l. */
+static void part_params(struct gmt_mlp *mlp, int l, const float *x, const float *dy, size_t n_rows,
+                        struct part_flow *flow)
+{
+    const struct gmt_tensor *weight = &mlp->params.tensors[2 * l], *bias = weight + 1;
+    float                   *db = bias_in(mlp, mlp->params.gradients, l);
+    gmt_bits_linear_backward_bias(dy, db, n_rows, bias->n_elems, false);
+    flow->sink(flow->user, flow->part, bias->first_elem, db, bias->n_elems);
+    flow->first_elem = weight->first_elem;
+    gmt_bits_linear_backward_weight_to(mlp->bits, x, dy, n_rows, weight->n_cols, weight->n_rows, 0,
+                                       weight->n_rows, pass_on, flow);
+}
+
+void gmt_mlp_backward_parts(struct gmt_mlp *mlp, const float *inputs, const struct gmt_parts *parts,
+                            gmt_part_sink_fn sink, void *user)
+{
+    struct part_flow flow = { .sink = sink, .user = user };
+    const float     *dy = mlp->activations[n_layers(mlp)];
+    GMI_CHECK(mlp->bits != NULL);
+    for (int l = n_layers(mlp) - 1; l >= 0; l--) {
+        const float *x = l > 0 ? mlp->activations[l] : inputs;
+        size_t       n_in = sizes(mlp)[l], n_out = sizes(mlp)[l + 1];
+        for (size_t p = 0; p < parts->n; p++) {
+            size_t first = first_row_of(parts, p);
+            flow.part = p;
+            part_params(mlp, l, x + first * n_in, dy + first * n_out, parts->ends[p] - first, &flow);
+        }
+        if (l == 0) break; /* nobody asks for the inputs' gradient */
+        float *dx = mlp->deltas[l % 2];
+        gmt_bits_linear_backward_input(mlp->bits, x, weight_in(mlp, mlp->params.weights, l), dy, dx,
+                                       n_rows_of(parts), n_in, n_out, true);
+        dy = dx;
+    }
+}
+
 /* ---- use ------------------------------------------------------------------------------------- */
 
 struct gmt_loss gmt_mlp_evaluate(struct gmt_mlp *mlp, const float *inputs, const uint8_t *labels,
@@ -159,10 +276,9 @@ struct gmt_loss gmt_mlp_evaluate(struct gmt_mlp *mlp, const float *inputs, const
     struct gmt_loss loss = { .n_rows = n_rows };
     while (n_rows > 0) {
         size_t part = gmi_min_size(n_rows, mlp->max_rows);
-        gmt_mlp_forward(mlp, inputs, part);
-        float *logits = mlp->activations[n_layers(mlp)];
-        gmt_softmax_loss(logits, labels, logits, part, gmt_mlp_n_classes(mlp), 0, &loss.loss_sum,
-                         &loss.n_correct);
+        struct gmt_loss share = gmt_mlp_loss(mlp, inputs, labels, part, 0);
+        loss.loss_sum += share.loss_sum;
+        loss.n_correct += share.n_correct;
         inputs += part * gmt_mlp_n_in(mlp);
         labels += part;
         n_rows -= part;

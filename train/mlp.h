@@ -17,11 +17,18 @@
 #include "gradmesh.h"
 #include "train/params.h"
 
+struct gmt_bits;
+
 struct gmt_mlp {
     struct gmt_params params;
     size_t max_rows;
     float *activations[GMT_MAX_LAYERS + 1]; /* [l]: (max_rows, sizes[l]); [0] stays NULL */
     float *deltas[2]; /* (max_rows, widest hidden layer): gradients by its outputs, in turns */
+
+    /* With reproducible operations (gmt_mlp_use_bits); else NULL: */
+    struct gmt_bits *bits;       /* not owned */
+    float           *row_losses; /* (max_rows) */
+    uint8_t         *row_hits;   /* (max_rows): 1 where the largest logit is the label's */
 };
 
 /* What a batch gave. Sums, so that parts of a batch can be added. */
@@ -63,6 +70,37 @@ struct gmt_loss gmt_mlp_loss(struct gmt_mlp *mlp, const float *inputs, const uin
  * gradient of the mean. `ready` may be NULL; the bits are the same with and without it. */
 void gmt_mlp_backward(struct gmt_mlp *mlp, const float *inputs, size_t n_rows, bool is_accumulating,
                       gmt_ready_fn ready, void *user);
+
+/* ---- reproducible ---- */
+
+/* From now on everything is computed by the operations of bits.h, which stay the caller's: what comes
+ * out for a row depends on the parameters and on that row alone. GM_ERR_NOMEM: nothing has changed. */
+GM_MUST_USE gm_status gmt_mlp_use_bits(struct gmt_mlp *mlp, struct gmt_bits *bits, gm_error *error);
+
+/* A batch in parts whose gradients are not to be added here: the rows [ends[p - 1], ends[p]) of part p,
+ * which may be none. */
+struct gmt_parts {
+    const size_t *ends; /* (n) */
+    size_t        n;
+};
+
+/* Loss of each part, to parts_loss (parts->n); the rest as gmt_mlp_loss with scale 1. A sum over a
+ * part's rows is made in double in their order. */
+void gmt_mlp_loss_parts(struct gmt_mlp *mlp, const float *inputs, const uint8_t *labels,
+                        const struct gmt_parts *parts, struct gmt_loss *parts_loss);
+
+/* Takes values of a part's gradient, elements first_elem .. first_elem + n_elems - 1 of it; the memory
+ * is the model's, good during the call. */
+typedef void (*gmt_part_sink_fn)(void *user, size_t part, size_t first_elem, const float *values,
+                                 size_t n_elems);
+
+/* The backward half: hands over the gradient of each part's summed loss, every element once, in any
+ * order. Forward and backward go over all rows together, since rows do not depend on each other; only
+ * what is summed over rows is made for each part. params.gradients is used as scratch. */
+void gmt_mlp_backward_parts(struct gmt_mlp *mlp, const float *inputs, const struct gmt_parts *parts,
+                            gmt_part_sink_fn sink, void *user);
+
+/* ---- use ---- */
 
 /* Loss and correct predictions without gradients, any n_rows (in parts of max_rows). */
 struct gmt_loss gmt_mlp_evaluate(struct gmt_mlp *mlp, const float *inputs, const uint8_t *labels,

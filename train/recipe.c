@@ -19,33 +19,41 @@ struct setting {
     const char *key;
     enum kind   kind;
     size_t      offset;       /* in struct gmt_recipe */
-    bool        is_essential; /* a resumed run must have the same */
+    unsigned    traits;
+};
+
+enum traits {
+    FREE = 0,
+    FIXED = 1, /* a resumed run must have the same */
+    LATER = 2, /* missing in checkpoints of before it existed: 0 or empty then */
 };
 
 #define AT(member) offsetof(struct gmt_recipe, member)
 
 static const struct setting settings[] = {
-    { "layers", LAYERS, AT(layers), true },
-    { "optimizer", OPTIMIZER, AT(optimizer.kind), true },
-    { "lr", REAL, AT(learning_rate), false },
-    { "momentum", REAL, AT(optimizer.momentum), false },
-    { "weight_decay", REAL, AT(optimizer.weight_decay), false },
-    { "beta1", REAL, AT(optimizer.beta1), false },
-    { "beta2", REAL, AT(optimizer.beta2), false },
-    { "epsilon", REAL, AT(optimizer.epsilon), false },
-    { "schedule", SCHEDULE, AT(schedule), false },
-    { "final_fraction", REAL, AT(final_fraction), false },
-    { "warmup_steps", COUNT, AT(warmup_steps), false },
-    { "schedule_steps", COUNT, AT(schedule_steps), false },
-    { "steps", COUNT, AT(total_steps), false },
-    { "batch", SIZE, AT(batch), true },
-    { "accumulate", SIZE, AT(accumulate), false },
-    { "bucket_bytes", BUCKET, AT(bucket_bytes), false },
-    { "wire", WIRE, AT(wire), false },
-    { "seed", COUNT, AT(seed), true },
-    { "data", TEXT, AT(data), false },
-    { "data_digest", HASH, AT(data_digest), true },
-    { "train_samples", COUNT, AT(train_samples), true },
+    { "layers", LAYERS, AT(layers), FIXED },
+    { "optimizer", OPTIMIZER, AT(optimizer.kind), FIXED },
+    { "lr", REAL, AT(learning_rate), FREE },
+    { "momentum", REAL, AT(optimizer.momentum), FREE },
+    { "weight_decay", REAL, AT(optimizer.weight_decay), FREE },
+    { "beta1", REAL, AT(optimizer.beta1), FREE },
+    { "beta2", REAL, AT(optimizer.beta2), FREE },
+    { "epsilon", REAL, AT(optimizer.epsilon), FREE },
+    { "schedule", SCHEDULE, AT(schedule), FREE },
+    { "final_fraction", REAL, AT(final_fraction), FREE },
+    { "warmup_steps", COUNT, AT(warmup_steps), FREE },
+    { "schedule_steps", COUNT, AT(schedule_steps), FREE },
+    { "steps", COUNT, AT(total_steps), FREE },
+    { "batch", SIZE, AT(batch), FIXED },
+    { "accumulate", SIZE, AT(accumulate), FREE },
+    { "bucket_bytes", BUCKET, AT(bucket_bytes), FREE },
+    { "shards", SIZE, AT(shards), FIXED | LATER },
+    { "clip_norm", REAL, AT(clip_norm), LATER },
+    { "wire", WIRE, AT(wire), LATER },
+    { "seed", COUNT, AT(seed), FIXED },
+    { "data", TEXT, AT(data), FREE },
+    { "data_digest", HASH, AT(data_digest), FIXED },
+    { "train_samples", COUNT, AT(train_samples), FIXED },
 };
 
 enum { N_SETTINGS = sizeof settings / sizeof settings[0] };
@@ -136,7 +144,7 @@ gm_status gmt_recipe_read(struct gmt_recipe *recipe, const struct gmt_checkpoint
     memset(recipe, 0, sizeof *recipe);
     for (size_t i = 0; i < N_SETTINGS; i++) {
         const char *value = gmt_checkpoint_setting(checkpoint, settings[i].key);
-        if (value == NULL && settings[i].kind == WIRE) continue; /* of before there was a choice */
+        if (value == NULL && (settings[i].traits & LATER)) continue;
         if (value == NULL || !read_value(&settings[i], recipe, value))
             return gmi_error_set(error, GM_ERR_ARG, "checkpoint %s: its setting '%s' is %s%.64s",
                                  checkpoint->path, settings[i].key,
@@ -153,7 +161,7 @@ gm_status gmt_recipe_check_resume(const struct gmt_recipe *recipe, const struct 
         char here[GMT_RECIPE_VALUE_BYTES], there[GMT_RECIPE_VALUE_BYTES];
         write_value(&settings[i], recipe, here);
         write_value(&settings[i], saved, there);
-        if (!settings[i].is_essential || strcmp(here, there) == 0) continue;
+        if (!(settings[i].traits & FIXED) || strcmp(here, there) == 0) continue;
         if (settings[i].kind == HASH)
             return gmi_error_set(error, GM_ERR_ARG,
                                  "checkpoint %s was made with other training data (%s): these here (%s) "

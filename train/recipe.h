@@ -33,6 +33,8 @@ struct gmt_recipe {
     size_t                       accumulate; /* micro-batches of a worker in a step */
     size_t                       bucket_bytes; /* may be GMT_BUCKET_BYTES_AUTO until a trainer
                                                   has its own copy: never in a checkpoint */
+    size_t                       shards;    /* V, of a reproducible run; 0: not reproducible */
+    double                       clip_norm; /* longest gradient that is applied as it is; 0: any */
     char                         wire[8]; /* how gradients travel, as gm_comm_wire says; "": "f32" */
     uint64_t                     seed;
     /* The data, by content: */

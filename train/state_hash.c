@@ -111,3 +111,20 @@ gm_status gmt_state_hash(const struct gmt_state *state, char hex[GMT_HASH_HEX_BY
         gmt_sha256_add_floats(&sha, state->tensors[i].values, state->tensors[i].n_elems);
     return gmt_sha256_end(&sha, hex, error);
 }
+
+gm_status gmt_state_digest(const struct gmt_state *state, struct gmt_state_digest *digest,
+                           gm_error *error)
+{
+    char      hex[GMT_HASH_HEX_BYTES];
+    gm_status status = gmt_state_hash(state, digest->state, error);
+    digest->n_tensors = state->n_tensors;
+    for (size_t i = 0; i < state->n_tensors && status == GM_OK; i++) {
+        struct gmt_sha256 sha;
+        gmt_sha256_begin(&sha);
+        gmt_sha256_add_floats(&sha, state->tensors[i].values, state->tensors[i].n_elems);
+        status = gmt_sha256_end(&sha, hex, error);
+        digest->tensors[i].name = state->tensors[i].name;
+        snprintf(digest->tensors[i].hash, sizeof digest->tensors[i].hash, "%.32s", hex);
+    }
+    return status;
+}

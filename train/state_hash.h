@@ -60,4 +60,18 @@ gm_status gmt_sha256_end(struct gmt_sha256 *sha, char hex[GMT_HASH_HEX_BYTES], g
 gm_status gmt_state_hash(const struct gmt_state *state, char hex[GMT_HASH_HEX_BYTES],
                          gm_error *error) GM_MUST_USE;
 
+/* The same, and of each tensor alone the first half of its own SHA-256: enough to say which ones two states
+ * differ in. */
+#define GMT_SHORT_HASH_BYTES 33
+struct gmt_state_digest {
+    char   state[GMT_HASH_HEX_BYTES];
+    size_t n_tensors;
+    struct {
+        const char *name; /* the state's */
+        char        hash[GMT_SHORT_HASH_BYTES];
+    } tensors[GMT_STATE_MAX_TENSORS];
+};
+gm_status gmt_state_digest(const struct gmt_state *state, struct gmt_state_digest *digest,
+                           gm_error *error) GM_MUST_USE;
+
 #endif

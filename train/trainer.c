@@ -12,7 +12,9 @@
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "train/bits.h"
 #include "train/bucket.h"
+#include "train/norm.h"
 
 #define EVALUATION_ROWS 256 /* at a time: enough for a fast matrix product */
 #define SAVE_LIMIT_MS 600000
@@ -94,32 +96,72 @@ static void settle_buckets(struct gmt_trainer *trainer)
             trainer->is_overlapping ? gmt_bucket_bytes_default(&trainer->mlp.params) : 0;
 }
 
-static gm_status make_parts(struct gmt_trainer *trainer, gm_error *error)
+static bool is_reproducible(const struct gmt_trainer *trainer) { return trainer->recipe.shards > 0; }
+
+static gm_status make_model(struct gmt_trainer *trainer, gm_error *error)
 {
-    const struct gmt_recipe          *recipe = &trainer->recipe;
-    const struct gmt_trainer_options *options = &trainer->options;
-    size_t    rows = gmt_ddp_max_rows(recipe->batch, trainer->world_size, recipe->accumulate);
+    const struct gmt_recipe *recipe = &trainer->recipe;
+    size_t rows = gmt_ddp_max_rows(recipe->batch, trainer->world_size, recipe->accumulate);
+    if (is_reproducible(trainer))
+        rows = gmt_repro_max_rows(recipe->batch, recipe->shards, trainer->world_size,
+                                  recipe->accumulate);
     gm_status status =
         gmt_mlp_init(&trainer->mlp, &recipe->layers,
                      rows < EVALUATION_ROWS ? EVALUATION_ROWS : rows, recipe->seed, error);
+    if (status == GM_OK && is_reproducible(trainer)) {
+        int n_threads = trainer->options.n_threads;
+        status = gmt_bits_open(&trainer->bits, n_threads > 0 ? n_threads : 1, error);
+        if (status == GM_OK) status = gmt_mlp_use_bits(&trainer->mlp, trainer->bits, error);
+    }
     if (status != GM_OK) return status;
-    status = gmt_optimizer_init(&trainer->optimizer, &recipe->optimizer,
-                                trainer->mlp.params.n_elems, error);
-    if (status != GM_OK) return status;
-    status = gmt_sampler_init(&trainer->sampler, recipe->seed, options->data->train.n_samples,
-                              recipe->batch, error);
-    if (status != GM_OK) return status;
-    status = settle_overlap(trainer, error);
+    return gmt_optimizer_init(&trainer->optimizer, &recipe->optimizer, trainer->mlp.params.n_elems,
+                              error);
+}
+
+static gm_status make_ddp(struct gmt_trainer *trainer, gm_error *error)
+{
+    const struct gmt_recipe *recipe = &trainer->recipe;
+    gm_status                status = settle_overlap(trainer, error);
     if (status != GM_OK) return status;
     settle_buckets(trainer);
-    struct gmt_ddp_options ddp = { .comm = options->comm,
+    struct gmt_ddp_options ddp = { .comm = trainer->options.comm,
                                    .global_batch = recipe->batch,
                                    .accumulate = recipe->accumulate,
                                    .bucket_bytes = recipe->bucket_bytes,
                                    .is_overlapping = trainer->is_overlapping,
+                                   .clip_norm = recipe->clip_norm,
                                    .gather = gather,
                                    .gather_user = trainer };
-    status = gmt_ddp_init(&trainer->ddp, &ddp, &trainer->mlp, &trainer->optimizer, error);
+    return gmt_ddp_init(&trainer->ddp, &ddp, &trainer->mlp, &trainer->optimizer, error);
+}
+
+static gm_status make_repro(struct gmt_trainer *trainer, gm_error *error)
+{
+    const struct gmt_recipe *recipe = &trainer->recipe;
+    settle_buckets(trainer);
+    struct gmt_repro_options repro = { .comm = trainer->options.comm,
+                                       .global_batch = recipe->batch,
+                                       .n_shards = recipe->shards,
+                                       .accumulate = recipe->accumulate,
+                                       .placement = trainer->options.placement,
+                                       .seed = recipe->seed,
+                                       .clip_norm = recipe->clip_norm,
+                                       .is_wire_raw = trainer->options.is_wire_raw,
+                                       .gather = gather,
+                                       .gather_user = trainer };
+    return gmt_repro_init(&trainer->repro, &repro, &trainer->mlp, &trainer->optimizer, error);
+}
+
+static gm_status make_parts(struct gmt_trainer *trainer, gm_error *error)
+{
+    const struct gmt_recipe          *recipe = &trainer->recipe;
+    const struct gmt_trainer_options *options = &trainer->options;
+    gm_status                         status = make_model(trainer, error);
+    if (status != GM_OK) return status;
+    status = gmt_sampler_init(&trainer->sampler, recipe->seed, options->data->train.n_samples,
+                              recipe->batch, error);
+    if (status != GM_OK) return status;
+    status = is_reproducible(trainer) ? make_repro(trainer, error) : make_ddp(trainer, error);
     if (status != GM_OK) return status;
     status = gmt_evaluator_init(&trainer->evaluator, options->comm, &options->data->test, error);
     if (status != GM_OK) return status;
@@ -162,6 +204,8 @@ void gmt_trainer_fini(struct gmt_trainer *trainer)
      * ends. */
     if (trainer->is_save_stuck) return;
     gmt_ddp_fini(&trainer->ddp);
+    gmt_repro_fini(&trainer->repro);
+    gmt_bits_close(trainer->bits);
     gmt_evaluator_fini(&trainer->evaluator);
     gmt_sampler_fini(&trainer->sampler);
     gmt_optimizer_fini(&trainer->optimizer);
@@ -196,13 +240,17 @@ static void expect_gradient(struct gmt_trainer *trainer)
 {
     size_t n_elems = trainer->mlp.params.n_elems;
     if (trainer->options.comm == NULL) return;
+    trainer->naive_bytes += 4 * (uint64_t)n_elems * (uint64_t)(trainer->world_size - 1);
+    if (is_reproducible(trainer)) { /* what floats would have taken: exact sums depend on the values */
+        expect(trainer, GM_ALL_REDUCE, n_elems, GM_F32);
+        return;
+    }
     for (size_t end = n_elems; end > 0;) {
         struct gmt_bucket bucket = gmt_bucket_before(&trainer->mlp.params,
                                                      trainer->recipe.bucket_bytes, end);
         expect(trainer, GM_ALL_REDUCE, bucket.n_elems, GM_F32);
         end = bucket.first_elem;
     }
-    trainer->naive_bytes += 4 * (uint64_t)n_elems * (uint64_t)(trainer->world_size - 1);
 }
 
 gm_status gmt_trainer_step(struct gmt_trainer *trainer, struct gmt_step_report *report,
@@ -217,8 +265,11 @@ gm_status gmt_trainer_step(struct gmt_trainer *trainer, struct gmt_step_report *
     int64_t start_ns = gmi_now_ns();
     trainer->batch = gmt_sampler_share(&trainer->sampler, trainer->cursor, 1, 0);
     int64_t   shuffle_ns = gmi_now_ns() - start_ns;
-    gm_status status = gmt_ddp_step(&trainer->ddp, trainer->batch.n_samples,
-                                    gmt_schedule_rate(&schedule, trainer->step), report, error);
+    double    rate = gmt_schedule_rate(&schedule, trainer->step);
+    size_t    n_samples = trainer->batch.n_samples;
+    gm_status status = is_reproducible(trainer)
+                           ? gmt_repro_step(&trainer->repro, n_samples, rate, report, error)
+                           : gmt_ddp_step(&trainer->ddp, n_samples, rate, report, error);
     report->gather_ns += shuffle_ns;
     report->elapsed_ns += shuffle_ns;
     trainer->split.compute_ns += report->compute_ns;
@@ -249,6 +300,8 @@ struct run {
     int64_t               report_step_ns;
     struct gmt_time_split report_split, epoch_split; /* trainer->split then */
     struct gmt_evaluation test;
+    struct gmt_state_digest digest; /* at the last report */
+    double                  gradient_norm; /* of the last step */
 };
 
 static struct gmt_time_split split_since(const struct gmt_time_split *now,
@@ -270,6 +323,15 @@ static double per_second(uint64_t count, int64_t elapsed_ns)
     return elapsed_ns <= 0 ? 0 : (double)count * 1e9 / (double)elapsed_ns;
 }
 
+/* Of the finished gradient, which is still there; nobody has computed it unless it is limited. */
+static double norm_of_last_step(const struct gmt_trainer *trainer, const struct run *run)
+{
+    if (!isnan(run->gradient_norm) || trainer->options.listener.report == NULL)
+        return run->gradient_norm;
+    return gmt_norm(is_reproducible(trainer) ? trainer->repro.sums : trainer->mlp.params.gradients,
+                    trainer->mlp.params.n_elems);
+}
+
 /* Sums the losses since the last report over the ranks and tells the listener. `batch` and
  * `epoch` are those of the step before. */
 static gm_status report(struct gmt_trainer *trainer, struct run *run, struct gmt_cursor done,
@@ -278,7 +340,8 @@ static gm_status report(struct gmt_trainer *trainer, struct run *run, struct gmt
     double     sums[3] = { run->share.loss_sum, (double)run->share.n_correct,
                            (double)run->share.n_rows };
     gm_traffic before = read_traffic(trainer);
-    if (trainer->options.comm != NULL) {
+    bool       is_known = is_reproducible(trainer); /* to all, after each step */
+    if (trainer->options.comm != NULL && !is_known) {
         gm_status status = gm_all_reduce(trainer->options.comm, sums, sums, 3, GM_F64, GM_SUM);
         if (status != GM_OK) return library_error(trainer, status, error);
         expect(trainer, GM_ALL_REDUCE, 3, GM_F64);
@@ -300,7 +363,13 @@ static gm_status report(struct gmt_trainer *trainer, struct run *run, struct gmt
                                .samples_per_s = per_second(trainer->n_samples - run->report_samples,
                                                            run->step_ns - run->report_step_ns),
                                .split = split_since(&trainer->split, &run->report_split),
+                               .gradient_norm = norm_of_last_step(trainer, run),
                                .is_epoch_end = is_epoch_end };
+    if (is_known && trainer->options.listener.report != NULL) {
+        gm_status status = gmt_state_digest(&trainer->state, &run->digest, error);
+        if (status != GM_OK) return status;
+        what.digest = &run->digest;
+    }
     run->share = (struct gmt_loss){ 0, 0, 0 };
     run->report_samples = trainer->n_samples;
     run->report_step_ns = run->step_ns;
@@ -579,6 +648,7 @@ static gm_status finish(struct gmt_trainer *trainer, struct run *run, struct gmt
     end->test = run->test;
     end->accounts = trainer->accounts;
     snprintf(end->wire, sizeof end->wire, "%s", trainer->recipe.wire);
+    end->shards = trainer->recipe.shards;
     end->gradient_bytes = 4 * (uint64_t)trainer->mlp.params.n_elems;
     end->naive_bytes = trainer->naive_bytes;
     end->samples_per_s = per_second(trainer->n_samples, run->step_ns);
@@ -624,6 +694,7 @@ gm_status gmt_trainer_run(struct gmt_trainer *trainer, struct gmt_end *end, gm_e
         run.share.loss_sum += share.loss.loss_sum;
         run.share.n_correct += share.loss.n_correct;
         run.share.n_rows += share.loss.n_rows;
+        run.gradient_norm = share.gradient_norm;
         if (trainer->options.listener.step != NULL)
             trainer->options.listener.step(trainer->options.listener.user, trainer->step, &share);
         status = after_step(trainer, &run, done, error);

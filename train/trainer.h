@@ -1,7 +1,7 @@
 /* trainer.h - the training loop: steps, reports, evaluation, checkpoints, and the account of it
  * all.
  *
- *     for each step:     ddp step on the global batch at the cursor
+ *     for each step:     ddp or repro step on the global batch at the cursor
  *     each report_every: the loss of all ranks' samples since the last report       one small all-reduce
  *     each epoch's end:  report, then evaluation of the test set, split over the ranks
  *     each save_every:   rank 0 saves; the others wait for its word                 one broadcast or more
@@ -25,6 +25,7 @@
 #include "train/mlp.h"
 #include "train/optimizer.h"
 #include "train/recipe.h"
+#include "train/repro.h"
 #include "train/sampler.h"
 #include "train/state_hash.h"
 
@@ -56,9 +57,11 @@ struct gmt_report {
     double   loss;           /* mean over the samples since, of all ranks */
     double   train_accuracy; /* of these samples, before their update */
     double   learning_rate;  /* of the last step */
+    double   gradient_norm;  /* of the last step, before it was shortened */
     double   samples_per_s;
     struct gmt_time_split split; /* since the report before */
     bool     is_epoch_end;
+    const struct gmt_state_digest *digest; /* of the state now, if the run is reproducible; else NULL */
 };
 
 struct gmt_epoch_report {
@@ -72,7 +75,8 @@ struct gmt_epoch_report {
 struct gmt_rank_account {
     char     state_hash[GMT_HASH_HEX_BYTES];
     uint64_t payload_sent_bytes;
-    uint64_t formula_bytes;        /* what the formulas of the algorithms say for the same calls */
+    uint64_t formula_bytes;        /* what the formulas of the algorithms say for the same calls; for
+                                      exact sums, whose size depends on the values: as if of f32 */
     uint64_t protocol_sent_bytes;
     uint64_t memory_sent_bytes;    /* of payload and protocol: by shared memory */
     uint64_t kernel_sent_bytes;    /* meaningful if has_kernel_count */
@@ -88,6 +92,7 @@ struct gmt_end {
     bool     are_identical;     /* all ranks have the same state_hash */
     struct gmt_rank_account *accounts; /* (world_size); the trainer's */
     char     wire[8];           /* how gradients travelled: "f32", ... */
+    size_t   shards;            /* V of a reproducible run; 0: it was none */
     uint64_t gradient_bytes;    /* of one exchange, as float32 */
     uint64_t naive_bytes;       /* what each rank would have sent by circulating whole gradients */
     double   samples_per_s;     /* of the steps alone, without evaluation and checkpoints */
@@ -113,6 +118,9 @@ struct gmt_trainer_options {
     const struct gmt_checkpoint_dir *dir; /* rank 0 of those that save; else NULL */
     enum gmt_overlap       overlap;      /* the same on all ranks; of more than one */
     bool                   has_room;     /* for GMT_OVERLAP_AUTO, on this rank */
+    int                    n_threads;    /* of a reproducible run's operations; 0: 1 */
+    enum gmt_placement     placement;    /* of its shards; the same on all ranks */
+    bool                   is_wire_raw;  /* its sums travel untrimmed */
     int64_t                save_limit_ms; /* a save that takes longer fails the run; 0: 600,000 */
     struct gmt_listener    listener;
 };
@@ -124,7 +132,9 @@ struct gmt_trainer {
     struct gmt_mlp             mlp;
     struct gmt_optimizer       optimizer;
     struct gmt_sampler         sampler;
-    struct gmt_ddp             ddp;
+    struct gmt_ddp             ddp;   /* one of these two makes the steps: this, */
+    struct gmt_repro           repro; /* or this, if the recipe has shards */
+    struct gmt_bits           *bits;
     struct gmt_evaluator       evaluator;
     struct gmt_state           state;  /* of mlp and optimizer */
     struct gmt_cursor          cursor; /* of the next step */

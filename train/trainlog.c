@@ -65,6 +65,16 @@ cJSON *gmt_log_start(const struct gmt_trainer *trainer, int n_threads, uint64_t 
     return whole_or_null(object, 7 + (int)text.n_settings);
 }
 
+/* How many fields it is. */
+static int add_digest(cJSON *object, const struct gmt_state_digest *digest)
+{
+    cJSON_AddStringToObject(object, "state_hash", digest->state);
+    cJSON *tensors = cJSON_AddObjectToObject(object, "tensor_hashes");
+    for (size_t i = 0; i < digest->n_tensors; i++)
+        cJSON_AddStringToObject(tensors, digest->tensors[i].name, digest->tensors[i].hash);
+    return 2;
+}
+
 cJSON *gmt_log_step(const struct gmt_report *report)
 {
     cJSON *object = begin("step");
@@ -73,9 +83,11 @@ cJSON *gmt_log_step(const struct gmt_report *report)
     add_number(object, "loss", report->loss);
     add_number(object, "train_accuracy", report->train_accuracy);
     add_number(object, "lr", report->learning_rate);
+    add_number(object, "gradient_norm", report->gradient_norm);
     add_number(object, "samples_per_s", report->samples_per_s);
+    int n_more = report->digest == NULL ? 0 : add_digest(object, report->digest);
     add_split(object, &report->split);
-    return whole_or_null(object, 7 + N_SPLIT_FIELDS);
+    return whole_or_null(object, 8 + n_more + N_SPLIT_FIELDS);
 }
 
 cJSON *gmt_log_epoch(const struct gmt_epoch_report *report)
@@ -147,6 +159,8 @@ cJSON *gmt_log_end(const struct gmt_end *end)
     cJSON *hashes = cJSON_AddArrayToObject(object, "hashes");
     for (int r = 0; r < end->world_size; r++)
         cJSON_AddItemToArray(hashes, cJSON_CreateString(end->accounts[r].state_hash));
+    cJSON_AddBoolToObject(object, "reproducible", end->shards > 0);
+    add_number(object, "shards", (double)end->shards);
     cJSON_AddStringToObject(object, "wire", end->wire);
     add_numbers(object, "payload_bytes_sent", end, payload_of);
     add_numbers(object, "payload_bytes_formula", end, formula_of);
@@ -156,7 +170,7 @@ cJSON *gmt_log_end(const struct gmt_end *end)
     add_number(object, "naive_payload_bytes", (double)end->naive_bytes);
     add_number(object, "samples_per_s", end->samples_per_s);
     add_split(object, &end->split);
-    return whole_or_null(object, 20 + N_SPLIT_FIELDS);
+    return whole_or_null(object, 22 + N_SPLIT_FIELDS);
 }
 
 /* ---- the file -------------------------------------------------------------------------------- */
