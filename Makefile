@@ -109,6 +109,10 @@ test: build-tests  ## unit, simulated, multi-process, fault and command-line tes
 test-long: build-tests $(LONG_TESTS)  ## the long ones too: sizes beyond 2^31 bytes, many seeds
 	@BUILD=$(abspath $(BUILD)) SAN=$(SAN) GRADMESH_TEST_LONG=1 TEST_TIMEOUT=1800 sh tests/run.sh $(TESTS) $(SCRIPTS) $(LONG_TESTS) $(LONG_SCRIPTS)
 
+.PHONY: test-reproducible
+test-reproducible: all  ## reproducible training over all world sizes, algorithms, transports and builds (minutes)
+	@BUILD=$(abspath $(BUILD)) TEST_TIMEOUT=3600 sh tests/run.sh tests/long/reproducible_test.sh
+
 .PHONY: asan ubsan tsan
 asan:   ## the tests under the address sanitizer
 	@$(MAKE) --no-print-directory BUILD=$(BUILD)/asan SAN=address test

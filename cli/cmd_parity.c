@@ -283,7 +283,6 @@ static cJSON *to_json(const struct parity *parity, const struct bounds *bounds)
         cJSON_AddItemToArray(hashes, cJSON_CreateString(fixed->end.accounts[r].state_hash));
     cJSON_AddBoolToObject(object, "reproducible", fixed->recipe.shards > 0);
     cJSON_AddNumberToObject(object, "shards", (double)fixed->recipe.shards);
-    cJSON_AddStringToObject(object, "state_hash", fixed->end.state_hash);
     cJSON_AddNumberToObject(object, "min_equal_allowed",
                             bounds->are_there ? (double)bounds->min_equal : (double)NAN);
     cJSON_AddNumberToObject(object, "max_abs_diff_allowed",

@@ -5,9 +5,9 @@
 
 #include "train/bits.h"
 
-/* The fastest first; the last one runs everywhere. */
+/* The fastest first; the last one runs everywhere. With GMT_BITS_PLAIN it is the only one. */
 static const struct gmt_bits_variant *const variants[] = {
-#if defined(__x86_64__)
+#if defined(__x86_64__) && !defined(GMT_BITS_PLAIN)
     &gmt_bits_avx512,
     &gmt_bits_avx2,
 #endif

@@ -10,6 +10,7 @@
 #include "base/alloc.h"
 #include "base/error.h"
 #include "base/rng.h"
+#include "train/bits.h"
 #include "train/mlp.h"
 #include "train/ops.h"
 
@@ -349,6 +350,74 @@ static void impossible_sizes_are_refused_and_lack_of_memory_holds_nothing(void *
     gmt_mlp_fini(&mlp);
 }
 
+/* ---- parts --------------------------------------------------------------------------------------- */
+
+/* The gradients of parts, each element counted as it comes. */
+struct collected {
+    float   *values;
+    uint8_t *times;
+    size_t   n_elems;
+};
+
+static void collect(void *user, size_t part, size_t first_elem, const float *values, size_t n_elems)
+{
+    struct collected *c = user;
+    assert_true(first_elem + n_elems <= c->n_elems);
+    memcpy(c->values + part * c->n_elems + first_elem, values, n_elems * sizeof *values);
+    for (size_t i = 0; i < n_elems; i++) c->times[part * c->n_elems + first_elem + i]++;
+}
+
+static struct collected gradients_of_parts(struct fixture *f, size_t first_row, const size_t *ends,
+                                           size_t n_parts, struct gmt_loss *losses)
+{
+    size_t           n_in = gmt_mlp_n_in(&f->mlp), n_elems = f->mlp.params.n_elems;
+    const float     *inputs = f->inputs + first_row * n_in;
+    struct gmt_parts parts = { ends, n_parts };
+    struct collected c = { gmi_alloc(n_parts * n_elems, sizeof(float)), gmi_alloc(n_parts, n_elems),
+                           n_elems };
+    gmt_mlp_loss_parts(&f->mlp, inputs, f->labels + first_row, &parts, losses);
+    gmt_mlp_backward_parts(&f->mlp, inputs, &parts, collect, &c);
+    for (size_t i = 0; i < n_parts * n_elems; i++) assert_int_equal(c.times[i], 1);
+    gmi_free(c.times);
+    return c;
+}
+
+static void a_part_has_the_same_bits_in_any_company_and_any_threads(void **state)
+{
+    (void)state;
+    static const size_t ends[] = { 7, 7, 8, 24, 40 }; /* 7 rows, none, 1, 16, 16 */
+    enum { N = sizeof ends / sizeof ends[0] };
+    struct fixture   f = fixture_of("20,37,13,10", 40, 40);
+    struct gmt_loss  together[N], alone, undivided;
+    struct gmt_bits *bits = NULL;
+    assert_int_equal(gmt_bits_open(&bits, 2, NULL), GM_OK);
+    assert_int_equal(gmt_mlp_use_bits(&f.mlp, bits, NULL), GM_OK);
+    struct collected all = gradients_of_parts(&f, 0, ends, N, together);
+    gmt_bits_close(bits);
+    assert_int_equal(gmt_bits_open(&bits, 1, NULL), GM_OK);
+    f.mlp.bits = bits;
+    double *sum = gmi_alloc(all.n_elems, sizeof *sum);
+    for (size_t p = 0; p < N; p++) {
+        size_t           first = p == 0 ? 0 : ends[p - 1], n = ends[p] - first;
+        struct collected one = gradients_of_parts(&f, first, &n, 1, &alone);
+        assert_memory_equal(one.values, all.values + p * all.n_elems, all.n_elems * sizeof(float));
+        assert_memory_equal(&alone, &together[p], sizeof alone);
+        for (size_t i = 0; i < all.n_elems; i++) sum[i] += (double)one.values[i];
+        gmi_free(one.values);
+    }
+    undivided = gradient(&f.mlp, f.inputs, f.labels, 40, 1, false, NULL, NULL);
+    double loss_sum = 0;
+    for (size_t p = 0; p < N; p++) loss_sum += together[p].loss_sum;
+    assert_true(fabs(undivided.loss_sum - loss_sum) < 1e-9 * loss_sum);
+    for (size_t i = 0; i < all.n_elems; i++)
+        assert_true(fabs(sum[i] - (double)f.mlp.params.gradients[i]) < 1e-4);
+    gmi_free(sum);
+    gmi_free(all.values);
+    f.mlp.bits = NULL;
+    gmt_bits_close(bits);
+    fixture_free(&f);
+}
+
 static int one_blas_thread(void **state)
 {
     (void)state;
@@ -368,6 +437,7 @@ int main(void)
         cmocka_unit_test(evaluation_in_parts_counts_every_row),
         cmocka_unit_test(a_step_takes_no_memory),
         cmocka_unit_test(plain_descent_learns_a_batch),
+        cmocka_unit_test(a_part_has_the_same_bits_in_any_company_and_any_threads),
         cmocka_unit_test(impossible_sizes_are_refused_and_lack_of_memory_holds_nothing),
     };
     return cmocka_run_group_tests_name("mlp", tests, one_blas_thread, NULL);

@@ -50,6 +50,7 @@ if command -v pkg-config >/dev/null; then
     expect hello_all_reduce 4 4 'rank [0-3] of 4: the sum is 10$'
     expect broadcast_and_barrier 4 4 'the same on all ranks'
     expect average_gradients 4 4 'y = 3\.000 x -2\.000'
+    expect reproducible 5 5 'of 5: y = 0x1\.7ffffcp\+1 x -0x1p\+1$'
     expect overlap 2 2 'layer averages 0\.5 1\.5 2\.5 3\.5'
     expect traffic 3 3 'payload ([0-9]+) bytes by the formula, \1 sent'
     expect when_a_rank_dies 3 2 'status GM_ERR_PEER_LOST, culprit 1'
