@@ -187,6 +187,15 @@ model:  ## search the models of the ring and of the abort protocol with Spin (do
 bench-reproducible: all  ## what reproducible training costs beside plain float32 and PyTorch; REPRO="--repeats 5 ..."
 	@BUILD=$(BUILD) sh bench/reproducible.sh $(REPRO)
 
+# Not part of the program: it loads two BLAS libraries that define the same names.
+$(BUILD)/bench-kernels: $(BUILD)/obj/bench/kernels/kernels.o $(BUILD)/libgradmesh_train.a $(BUILD)/libgradmesh.a
+	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $^ -lcrypto -ldl -lm $(LDLIBS)
+
+.PHONY: bench-kernels
+bench-kernels: $(BUILD)/bench-kernels  ## measure the reproducible kernels beside OpenBLAS and BLIS; KERNELS="--rows 16 ..."
+	@ldconfig -p | grep -q 'libblis\.so\.4' || sh tools/install.sh libblis4
+	@$(BUILD)/bench-kernels $(KERNELS)
+
 .PHONY: clean help
 clean:  ## remove what was built
 	rm -rf $(BUILD)

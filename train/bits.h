@@ -24,7 +24,8 @@
 /* Working memory of a fixed size, and threads. One caller at a time. */
 struct gmt_bits;
 
-/* n_threads >= 1, the caller's own among them. GM_ERR_NOMEM, GM_ERR_SYSTEM. */
+/* n_threads >= 1, the caller's own among them; each is checked by gmt_bits_check_thread.
+ * GM_ERR_NOMEM, GM_ERR_SYSTEM, GM_ERR_UNSUPPORTED. */
 GM_MUST_USE gm_status gmt_bits_open(struct gmt_bits **bits, int n_threads, gm_error *error);
 /* NULL is fine. */
 void gmt_bits_close(struct gmt_bits *bits);
@@ -81,8 +82,8 @@ double gmt_bits_log(double value);
  * GM_ERR_UNSUPPORTED with a sentence if not. */
 GM_MUST_USE gm_status gmt_bits_check_thread(gm_error *error);
 
-/* A number (0: no memory) made from what every operation here, and an optimizer's step, give on
- * fixed inputs: denormals, cancellation, products that overflow, lengths that no vector divides.
+/* A number (0: it could not be made) from what every operation here, and an optimizer's step, give
+ * on fixed inputs: denormals, cancellation, products that overflow, lengths that no vector divides.
  * Two builds that give the same number compute the same bits; workers compare it in their
  * handshake. */
 uint64_t gmt_bits_selftest(void);

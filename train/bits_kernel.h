@@ -1,18 +1,23 @@
-/* bits_kernel.h - the innermost loops, written once and compiled for each instruction set. The file
+/* clang-format off
+ * bits_kernel.h - the innermost loops, written once and compiled for each instruction set. The file
  * that includes this defines before:
  *
- *   TARGET        the attribute that every function here gets
- *   LANES         floats in a vector
- *   STRIP, NV     rows and vectors of a full tile: STRIP * NV accumulators, NV vectors of b and one
- *                 value of a are to fit into the registers
- *   vfloat, vbits GCC vectors of LANES floats, and of as many uint32_t
- *   broadcast(x), fused(a, b, c) = a b + c rounded once; fused64, the same for a double
- *   BLOCK         transpose_block(from, from_stride, to, to_stride): BLOCK x BLOCK floats; LANES is
- * a multiple of BLOCK VARIANT       the name of the struct gmt_bits_variant VARIANT_NAME,
- * VARIANT_RUNS  its name as text, and the function that says whether it runs
+ *   TARGET           the attribute that every function here gets
+ *   LANES            floats in a vector
+ *   STRIP, NV        rows and vectors of a full tile: STRIP * NV sums, NV vectors of b and one value
+ *                    of a are to fit into the registers
+ *   vfloat, vbits    GCC vectors of LANES floats, and of as many uint32_t
+ *   broadcast(x)     a vector of x
+ *   fused(a, b, c)   a b + c rounded once, of vectors; fused64 the same of doubles
+ *   transpose_block(from, from_stride, to, to_stride)
+ *                    BLOCK_J rows of BLOCK_K floats become BLOCK_K rows of BLOCK_J
+ *   VARIANT          the name of the struct gmt_bits_variant
+ *   VARIANT_NAME     the same as text
+ *   VARIANT_RUNS     the function that says whether it runs here
  *
  * Every element of every result is a fixed sequence of IEEE operations; a vector only does LANES
  * elements at once. */
+/* clang-format on */
 #include <stdint.h>
 #include <string.h>
 
@@ -38,8 +43,7 @@ INLINE void store(float *to, vfloat value)
  *     a[1][k]        |  sum 10  |  sum 11  |
  *     ... */
 
-INLINE void tile_of(const int n_i, const int n_v, const bool is_packed,
-                    const struct gmt_bits_tile *t)
+INLINE void tile_of(const int n_i, const int n_v, const bool is_by_k, const struct gmt_bits_tile *t)
 {
     vfloat sum[STRIP][NV];
 #pragma GCC unroll 16
@@ -57,11 +61,11 @@ INLINE void tile_of(const int n_i, const int n_v, const bool is_packed,
         for (int v = 0; v < n_v; v++) b_k[v] = load(b + v * LANES);
 #pragma GCC unroll 16
         for (int i = 0; i < n_i; i++) {
-            vfloat a_ik = broadcast(is_packed ? a[i] : a[i * a_stride]);
+            vfloat a_ik = broadcast(is_by_k ? a[i] : a[i * a_stride]);
 #pragma GCC unroll 4
             for (int v = 0; v < n_v; v++) sum[i][v] = fused(a_ik, b_k[v], sum[i][v]);
         }
-        a += is_packed ? STRIP : 1;
+        a += is_by_k ? a_stride : 1;
         b += b_stride;
     }
 
@@ -74,7 +78,7 @@ INLINE void tile_of(const int n_i, const int n_v, const bool is_packed,
 #define TILE(n_i, n_v)                                                                             \
     TARGET static void tile_##n_i##_##n_v(const struct gmt_bits_tile *t)                           \
     {                                                                                              \
-        if (t->is_packed) tile_of(n_i, n_v, true, t);                                              \
+        if (t->is_by_k) tile_of(n_i, n_v, true, t);                                                \
         else tile_of(n_i, n_v, false, t);                                                          \
     }
 #if NV == 1
@@ -92,7 +96,8 @@ INLINE void tile_of(const int n_i, const int n_v, const bool is_packed,
 #endif
 
 TILES(1)
-TILES(2) TILES(3) TILES(4)
+TILES(2)
+TILES(3) TILES(4)
 #if STRIP > 4
     TILES(5) TILES(6)
 #endif
@@ -120,9 +125,9 @@ static void tile(const struct gmt_bits_tile *t)
 TARGET static void pack_transposed(const float *from, size_t from_stride, size_t n_j, size_t n_k,
                                    float *to, size_t to_stride)
 {
-    size_t whole_k = n_k / BLOCK * BLOCK, whole_j = n_j / BLOCK * BLOCK;
-    for (size_t j = 0; j < whole_j; j += BLOCK)
-        for (size_t k = 0; k < whole_k; k += BLOCK)
+    size_t whole_k = n_k / BLOCK_K * BLOCK_K, whole_j = n_j / BLOCK_J * BLOCK_J;
+    for (size_t j = 0; j < whole_j; j += BLOCK_J)
+        for (size_t k = 0; k < whole_k; k += BLOCK_K)
             transpose_block(from + j * from_stride + k, from_stride, to + k * to_stride + j,
                             to_stride);
     for (size_t k = 0; k < n_k; k++) {

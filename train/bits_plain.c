@@ -47,12 +47,13 @@ static inline vfloat fused(vfloat a, vfloat b, vfloat c)
 #endif
 #define fused64(a, b, c) fma(a, b, c)
 
-#define BLOCK 4
+#define BLOCK_J 4
+#define BLOCK_K 4
 static inline void transpose_block(const float *from, size_t from_stride, float *to,
                                    size_t to_stride)
 {
-    for (size_t k = 0; k < BLOCK; k++)
-        for (size_t j = 0; j < BLOCK; j++) to[k * to_stride + j] = from[j * from_stride + k];
+    for (size_t k = 0; k < BLOCK_K; k++)
+        for (size_t j = 0; j < BLOCK_J; j++) to[k * to_stride + j] = from[j * from_stride + k];
 }
 
 static _Bool runs_here(void)

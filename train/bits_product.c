@@ -14,8 +14,10 @@
  */
 #define BLOCK_K 320
 /* So much of k is packed of an a stored by k, and so many rows of c are worked on at once. */
-#define CHUNK_K         4096
-#define BLOCK_I         1024
+#define CHUNK_K 4096
+#define BLOCK_I 1024
+/* With so few strips of a it does not pay to pack what they read. */
+#define FEW_STRIPS      3
 #define PACKED_A_ELEMS  ((size_t)96 << 10)
 #define SINK_ELEMS      ((size_t)32 << 10)
 #define PANEL_ELEMS     ((size_t)BLOCK_K * GMT_BITS_MAX_PANEL)
@@ -29,6 +31,34 @@ struct gmt_bits {
     pthread_mutex_t sink_lock;
 };
 
+/* What each thread found out about itself, the first complaint kept. */
+struct inspection {
+    pthread_mutex_t *lock;
+    gm_status status;
+    gm_error error;
+};
+
+static void inspect(void *user, int thread)
+{
+    (void)thread;
+    struct inspection *inspection = user;
+    gm_error error = { 0 };
+    gm_status status = gmt_bits_check_thread(&error);
+    if (status == GM_OK) return;
+    pthread_mutex_lock(inspection->lock);
+    inspection->status = status;
+    inspection->error = error;
+    pthread_mutex_unlock(inspection->lock);
+}
+
+static gm_status check_threads(struct gmt_bits *bits, gm_error *error)
+{
+    struct inspection inspection = { .lock = &bits->sink_lock, .status = GM_OK };
+    gmt_crew_run(bits->crew, inspect, &inspection);
+    if (inspection.status == GM_OK) return GM_OK;
+    return gmi_error_set(error, inspection.status, "%s", inspection.error.text);
+}
+
 gm_status gmt_bits_open(struct gmt_bits **bits, int n_threads, gm_error *error)
 {
     GMI_CHECK(n_threads >= 1);
@@ -41,8 +71,9 @@ gm_status gmt_bits_open(struct gmt_bits **bits, int n_threads, gm_error *error)
     gm_status status = GM_OK;
     if (made->memory == NULL)
         status = gmi_error_set(error, GM_ERR_NOMEM,
-                               "no memory for the kernels of %d threads (2 MB each)", n_threads);
-    else status = gmt_crew_open(&made->crew, n_threads, error);
+                               "no memory for the kernels of %d threads (1 MB each)", n_threads);
+    if (status == GM_OK) status = gmt_crew_open(&made->crew, n_threads, error);
+    if (status == GM_OK) status = check_threads(made, error);
     if (status == GM_OK) *bits = made;
     else gmt_bits_close(made);
     return status;
@@ -81,6 +112,27 @@ static size_t divide_up(size_t n, size_t by)
     return (n + by - 1) / by;
 }
 
+/* Rows cut into as few strips as possible, of lengths that differ by 1 at most. */
+struct strips {
+    size_t n, shorter, n_longer;
+};
+
+static struct strips cut(size_t n_rows, size_t longest)
+{
+    size_t n = divide_up(n_rows, longest);
+    return (struct strips){ n, n_rows / n, n_rows % n };
+}
+
+static struct range next_strip(const struct strips *strips, size_t number, size_t first)
+{
+    return (struct range){ first, first + strips->shorter + (number < strips->n_longer) };
+}
+
+static bool are_few(const struct strips *strips)
+{
+    return strips->n <= FEW_STRIPS;
+}
+
 struct worker {
     struct gmt_bits *bits;
     const struct gmt_bits_variant *variant;
@@ -90,23 +142,21 @@ struct worker {
     float *sums;     /* [strip][variant->strip][variant->panel]: tiles between two blocks of k */
     float *staged;   /* what the sink gets */
 
+    struct strips strips; /* of the rows that are worked on */
+
     /* where c is for now: the product's, or `staged` */
     float *c;
     size_t c_stride;
     struct range c_i, c_j; /* c[0][0] is (c_i.first, c_j.first) */
 };
 
-static size_t n_strips(const struct worker *w, struct range i)
-{
-    return divide_up(length(i), w->variant->strip);
-}
-
 static void pack_a(struct worker *w, struct range i, struct range k)
 {
     const struct gmt_bits_matrix *a = &w->product->a;
-    size_t n = n_strips(w, i), strip = w->variant->strip;
-    for (size_t s = 0; s < n; s++) {
-        struct range rows = part_of(i, s, n);
+    size_t strip = w->variant->strip;
+    struct range rows = { i.first, i.first };
+    for (size_t s = 0; s < w->strips.n; s++) {
+        rows = next_strip(&w->strips, s, rows.end);
         w->variant->pack(a->elems + k.first * a->stride + rows.first, a->stride, length(rows),
                          length(k), w->packed_a + s * strip * length(k), strip);
     }
@@ -160,35 +210,53 @@ static void end_sums(const struct worker *w, float *sums, struct range i, struct
         }
 }
 
+/* Where strip number s of a, its row `first`, begins in block k of the chunk. */
+static const float *strip_of_a(const struct worker *w, size_t s, size_t first, struct range chunk,
+                               struct range k)
+{
+    const struct gmt_bits_matrix *a = &w->product->a;
+    if (!a->is_by_k) return a->elems + first * a->stride + k.first;
+    if (are_few(&w->strips)) return a->elems + k.first * a->stride + first;
+    return w->packed_a + (s * length(chunk) + k.first - chunk.first) * w->variant->strip;
+}
+
 /* A block of k of all tiles of a panel. */
 static void multiply_panel(struct worker *w, struct range i, struct range j, struct range chunk,
                            struct range k)
 {
     const struct gmt_bits_product *p = w->product;
     const struct gmt_bits_variant *variant = w->variant;
-    size_t n_vectors = divide_up(length(j), variant->n_lanes), width = n_vectors * variant->n_lanes;
+    bool is_full = length(j) == variant->panel;
+    struct gmt_bits_tile tile = { .n_vectors = variant->panel / variant->n_lanes,
+                                  .n_k = length(k),
+                                  .a_stride = p->a.stride,
+                                  .is_by_k = p->a.is_by_k,
+                                  .b_stride = variant->panel,
+                                  .from_stride = variant->panel };
+    if (!is_full) {
+        tile.n_vectors = divide_up(length(j), variant->n_lanes);
+        tile.b_stride = tile.n_vectors * variant->n_lanes;
+    }
     bool is_first = k.first == chunk.first, is_last = k.end == chunk.end;
     bool is_continuing = p->is_continuing || chunk.first > 0;
-    bool goes_to_c = is_last && p->is_by_j && !p->has_relu && width == length(j);
-    pack_panel(w, j, k, width);
+    bool goes_to_c = is_last && p->is_by_j && !p->has_relu && tile.b_stride == length(j);
+    bool has_sums = !is_first || is_continuing || p->start != NULL;
+    if (p->a.is_by_k && !are_few(&w->strips)) tile.a_stride = variant->strip;
+    if (is_full && p->b.is_by_k && are_few(&w->strips)) {
+        tile.b = p->b.elems + k.first * p->b.stride + j.first;
+        tile.b_stride = p->b.stride;
+    } else {
+        tile.b = w->panel;
+        pack_panel(w, j, k, tile.b_stride);
+    }
 
-    struct gmt_bits_tile tile = { .n_vectors = n_vectors,
-                                  .n_k = length(k),
-                                  .b = w->panel,
-                                  .b_stride = width,
-                                  .a_stride = p->a.stride,
-                                  .is_packed = p->a.is_by_k,
-                                  .from_stride = variant->panel };
-    size_t n = n_strips(w, i);
-    for (size_t s = 0; s < n; s++) {
-        struct range rows = part_of(i, s, n);
+    struct range rows = { i.first, i.first };
+    for (size_t s = 0; s < w->strips.n; s++) {
+        rows = next_strip(&w->strips, s, rows.end);
         float *sums = w->sums + s * variant->strip * variant->panel;
-        tile.n_i = length(rows);
-        tile.a = p->a.is_by_k
-                     ? w->packed_a + (s * length(chunk) + k.first - chunk.first) * variant->strip
-                     : p->a.elems + rows.first * p->a.stride + k.first;
-        bool has_sums = !is_first || is_continuing || p->start != NULL;
         if (is_first && has_sums) begin_sums(w, sums, rows, j, is_continuing);
+        tile.n_i = length(rows);
+        tile.a = strip_of_a(w, s, rows.first, chunk, k);
         tile.from = has_sums ? sums : NULL;
         tile.to = goes_to_c ? c_at(w, rows.first, j.first) : sums;
         tile.to_stride = goes_to_c ? w->c_stride : variant->panel;
@@ -200,11 +268,12 @@ static void multiply_panel(struct worker *w, struct range i, struct range j, str
 static void multiply_chunk(struct worker *w, struct range i, struct range j, struct range chunk)
 {
     size_t width = w->variant->panel, n_blocks = divide_up(length(chunk), BLOCK_K);
-    if (n_blocks == 0) n_blocks = 1; /* nothing to sum: c begins and ends */
     for (size_t first = j.first; first < j.end; first += width) {
         struct range panel = { first, gmi_min_size(first + width, j.end) };
-        for (size_t block = 0; block < n_blocks; block++)
-            multiply_panel(w, i, panel, chunk, part_of(chunk, block, n_blocks));
+        if (n_blocks <= 1) multiply_panel(w, i, panel, chunk, chunk);
+        else
+            for (size_t block = 0; block < n_blocks; block++)
+                multiply_panel(w, i, panel, chunk, part_of(chunk, block, n_blocks));
     }
 }
 
@@ -224,6 +293,7 @@ static void multiply_rows(struct worker *w, struct range i, struct range j)
     const struct gmt_bits_product *p = w->product;
     size_t n_chunks = p->a.is_by_k && p->n_k > 0 ? divide_up(p->n_k, CHUNK_K) : 1;
     size_t panel = w->variant->panel, group = length(j);
+    w->strips = cut(length(i), w->variant->strip);
     if (p->sink != NULL) group = gmi_min_size(group, SINK_ELEMS / length(i) / panel * panel);
     for (size_t first = j.first; first < j.end; first += group) {
         struct range columns = { first, gmi_min_size(first + group, j.end) };
@@ -234,7 +304,8 @@ static void multiply_rows(struct worker *w, struct range i, struct range j)
         }
         for (size_t chunk = 0; chunk < n_chunks; chunk++) {
             struct range k = part_of((struct range){ 0, p->n_k }, chunk, n_chunks);
-            if (p->a.is_by_k && (n_chunks > 1 || first == j.first)) pack_a(w, i, k);
+            if (p->a.is_by_k && !are_few(&w->strips) && (n_chunks > 1 || first == j.first))
+                pack_a(w, i, k);
             multiply_chunk(w, i, columns, k);
         }
         if (p->sink != NULL) give_to_sink(w);
@@ -270,6 +341,7 @@ struct job {
 /* Threads divide the panels, or the strips where there are fewer panels than threads. */
 static void work(void *user, int thread)
 {
+    GMI_CHECK(gmt_bits_thread_mode_is_right()); /* a library may have changed it since the start */
     const struct job *job = user;
     const struct gmt_bits_product *p = job->product;
     float *memory = job->bits->memory + (size_t)thread * ELEMS_OF_THREAD;

@@ -5,6 +5,10 @@
 
 #include "train/bits.h"
 
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
 /* The fastest first; the last one runs everywhere. With GMT_BITS_PLAIN it is the only one. */
 static const struct gmt_bits_variant *const variants[] = {
 #if defined(__x86_64__) && !defined(GMT_BITS_PLAIN)
@@ -41,4 +45,14 @@ bool gmt_bits_use(const char *name)
             return true;
         }
     return false;
+}
+
+bool gmt_bits_thread_mode_is_right(void)
+{
+#if defined(__x86_64__)
+    const unsigned denormals_are_zero = 1u << 6, flush_to_zero = 1u << 15, rounding = 3u << 13;
+    return (_mm_getcsr() & (denormals_are_zero | flush_to_zero | rounding)) == 0;
+#else
+    return true;
+#endif
 }

@@ -14,9 +14,9 @@
  * and the columns of n_vectors vectors. */
 struct gmt_bits_tile {
     size_t n_i, n_vectors, n_k;
-    const float *a; /* is_packed: [k][strip], else rows of a_stride elements, [i][k] */
+    const float *a; /* rows of a_stride elements: is_by_k: [k][i], else [i][k] */
     size_t a_stride;
-    bool is_packed;
+    bool is_by_k;
     const float *b; /* [k][b_stride] */
     size_t b_stride;
     const float *from; /* where the chains go on from, rows of from_stride; NULL: from 0 */
@@ -45,6 +45,10 @@ struct gmt_bits_variant {
 };
 
 extern const struct gmt_bits_variant gmt_bits_avx512, gmt_bits_avx2, gmt_bits_plain;
+
+/* Whether the calling thread rounds to nearest and keeps denormals, by its mode register: quick,
+ * where we know the register. gmt_bits_check_thread tries it out. */
+bool gmt_bits_thread_mode_is_right(void);
 
 /* The one in use. */
 const struct gmt_bits_variant *gmt_bits_chosen(void);

@@ -1,0 +1,52 @@
+#!/bin/sh
+# The reproducible kernels built in other ways: with other compilers and levels they give the known number, and
+# a build that may reorder arithmetic is refused at its start.
+. "$(dirname "$0")/../cli/tap.sh"
+cat >"$scratch/main.c" <<'END'
+#include <stdio.h>
+#include <string.h>
+#include "train/bits.h"
+int main(int argc, char **argv)
+{
+    gm_error error = { 0 };
+    if (argc > 1 && !gmt_bits_use(argv[1])) return 77;
+    if (gmt_bits_check(&error) == GM_OK) return 0;
+    puts(error.text);
+    return 1;
+}
+END
+# compiler, variant, flags: the exit code is the program's
+build_and_run() {
+    compiler=$1 variant=$2
+    shift 2
+    # -ffast-math comes without its start-up code, which would set the mode of the thread: that is another test
+    $compiler -std=gnu11 -D_GNU_SOURCE -Iinclude -Isrc -I. -c "$scratch/main.c" -o "$scratch/main.o" || return 99
+    for file in train/bits*.c train/optimizer.c; do
+        case $file in *_test.c) continue ;; esac
+        object=$scratch/$(basename "$file" .c).o
+        $compiler -std=gnu11 -D_GNU_SOURCE -Iinclude -Isrc -I. -fno-math-errno "$@" -c "$file" -o "$object" || return 99
+        objects="${objects:-} $object"
+    done
+    $compiler -pthread $objects "$scratch/main.o" "$BUILD/libgradmesh.a" ${SAN:+-fsanitize=$SAN} -lm -o "$scratch/main" || return 99
+    objects=
+    "$scratch/main" $variant
+}
+agrees() { capture build_and_run "$@"; [ "$status" = 0 ]; }
+is_refused() { capture build_and_run "$@"; [ "$status" = 1 ] && grep -q "self-test.*expected.*ffast-math" "$out"; }
+
+check "gcc -O1 gives the known number" agrees "${CC:-cc}" "" -O1 -ffp-contract=off
+check "so does the plain variant at -O0" agrees "${CC:-cc}" plain -O0 -ffp-contract=off
+check "and the plain variant with everything the processor has" agrees "${CC:-cc}" plain -O3 -march=native -ffp-contract=off
+if command -v clang >/dev/null; then
+    check "and clang" agrees clang "" -O2 -ffp-contract=off
+else
+    skip "and clang" "no clang"
+fi
+check "a build with -ffast-math is refused" is_refused "${CC:-cc}" "" -O3 -ffast-math
+check "also in the plain variant" is_refused "${CC:-cc}" plain -O3 -ffast-math
+if grep -q fma /proc/cpuinfo && [ "$(uname -m)" = x86_64 ]; then
+    check "a build that contracts is refused" is_refused "${CC:-cc}" "" -O3 -march=native -ffp-contract=fast
+else
+    skip "a build that contracts is refused" "no fused multiply-add"
+fi
+finish
