@@ -130,7 +130,8 @@ TARGET static void pack_transposed(const float *from, size_t from_stride, size_t
         for (size_t k = 0; k < whole_k; k += BLOCK_K)
             transpose_block(from + j * from_stride + k, from_stride, to + k * to_stride + j,
                             to_stride);
-    for (size_t k = 0; k < n_k; k++) {
+    /* what no block has covered */
+    for (size_t k = whole_j == to_stride ? whole_k : 0; k < n_k; k++) {
         float *row = to + k * to_stride;
         for (size_t j = k < whole_k ? whole_j : 0; j < n_j; j++) row[j] = from[j * from_stride + k];
         for (size_t j = n_j; j < to_stride; j++) row[j] = 0;
