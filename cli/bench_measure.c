@@ -192,3 +192,26 @@ gm_status cli_bench_measure(gm_comm *comm, const struct cli_bench_case *c,
     if (status == GM_OK) status = warm_up(&b, &estimate_us);
     return status == GM_OK ? run_bout(&b, estimate_us, error) : status;
 }
+
+static size_t n_faster(const struct cli_bench_result *results, size_t n_results, size_t than)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < n_results; i++) {
+        double a = results[i].median_us, b = results[than].median_us;
+        n += a < b || (a == b && i < than);
+    }
+    return n;
+}
+
+struct cli_bench_result cli_bench_middle(const struct cli_bench_result *results, size_t n_results)
+{
+    size_t  middle = 0;
+    int64_t n_wrong = 0;
+    for (size_t i = 0; i < n_results; i++) {
+        if (n_faster(results, n_results, i) == (n_results - 1) / 2) middle = i;
+        n_wrong += results[i].n_wrong;
+    }
+    struct cli_bench_result result = results[middle];
+    result.n_wrong = n_wrong;
+    return result;
+}

@@ -10,7 +10,7 @@
 
 #include "cli/bench_case.h"
 
-enum { CLI_BENCH_MIN_ITERS = 5, CLI_BENCH_MAX_ITERS = 1000 };
+enum { CLI_BENCH_MIN_ITERS = 5, CLI_BENCH_MAX_ITERS = 1000, CLI_BENCH_MAX_REPEATS = 99 };
 
 struct cli_bench_effort {
     int64_t n_iters;  /* 0: as many as fit into budget_s, within the bounds above */
@@ -41,5 +41,8 @@ struct cli_bench_result {
 gm_status cli_bench_measure(gm_comm *comm, const struct cli_bench_case *c,
                             const struct cli_bench_effort *effort, struct cli_bench_result *result,
                             gm_error *error);
+
+/* Of several results of one case the one whose median is in the middle, with the wrong elements of all. */
+struct cli_bench_result cli_bench_middle(const struct cli_bench_result *results, size_t n_results);
 
 #endif

@@ -40,6 +40,27 @@ const char *cli_bench_size_text(size_t size_bytes, char *text, size_t text_bytes
     return text;
 }
 
+/* ---- who is best ------------------------------------------------------------------------------- */
+
+static bool is_auto(const struct cli_bench_row *row) { return strcmp(row->asked, "auto") == 0; }
+
+static void compare_way(struct cli_bench_row *rows, size_t n_rows, int way)
+{
+    double best_us = 0;
+    for (size_t i = 0; i < n_rows; i++) {
+        double us = rows[i].results[way].median_us;
+        if (rows[i].has_result[way] && !is_auto(&rows[i]) && (best_us == 0 || us < best_us)) best_us = us;
+    }
+    for (size_t i = 0; i < n_rows; i++) {
+        if (rows[i].has_result[way] && best_us > 0) rows[i].over_best[way] = rows[i].results[way].median_us / best_us;
+    }
+}
+
+void cli_bench_compare(struct cli_bench_row *rows, size_t n_rows)
+{
+    for (int way = 0; way < 2; way++) compare_way(rows, n_rows, way);
+}
+
 /* ---- the table --------------------------------------------------------------------------------- */
 
 void cli_bench_print_head(FILE *file, const struct cli_bench_setting *s)
@@ -55,9 +76,9 @@ void cli_bench_print_head(FILE *file, const struct cli_bench_setting *s)
         fprintf(file, "# frac: bus bandwidth over %.3f GB/s, the duplex limit of %d processes\n",
                 s->limit_gbps, s->limit_processes);
     fprintf(file, "#\n#%42s%s%23s%s%25s\n", "", gap, "out-of-place", gap, "in-place");
-    fprintf(file, "#%11s %13s %6s %6s %6s %9s %7s %7s%s %6s %9s %7s %7s%s %6s\n", "size", "count",
+    fprintf(file, "#%11s %13s %6s %6s %6s %9s %7s %7s%s %6s %9s %7s %7s%s %6s%s %s\n", "size", "count",
             "type", "redop", "root", "time", "algbw", "busbw", fraction, "#wrong", "time", "algbw",
-            "busbw", fraction, "#wrong");
+            "busbw", fraction, "#wrong", s->is_contest ? "  over best " : "", "algo");
     fprintf(file, "#%11s %13s %6s %6s %6s %9s %7s %7s%s %6s %9s %7s %7s%s %6s\n", "(B)",
             "(elements)", "", "", "", "(us)", "(GB/s)", "(GB/s)", gap, "", "(us)", "(GB/s)",
             "(GB/s)", gap, "");
@@ -86,6 +107,13 @@ static void print_half(FILE *file, const struct cli_bench_setting *s,
     fprintf(file, " %6lld", (long long)r->n_wrong);
 }
 
+static void print_over_best(FILE *file, double ratio)
+{
+    char text[16] = "-";
+    if (ratio > 0) snprintf(text, sizeof text, "%.2f", ratio);
+    fprintf(file, " %5s", text);
+}
+
 void cli_bench_print_row(FILE *file, const struct cli_bench_setting *s,
                          const struct cli_bench_row *row)
 {
@@ -94,7 +122,9 @@ void cli_bench_print_row(FILE *file, const struct cli_bench_setting *s,
             dtype_text(s), redop_text(s), root_number(s));
     for (int way = 0; way < 2; way++)
         print_half(file, s, row->has_result[way] ? &row->results[way] : NULL);
-    fputc('\n', file);
+    for (int way = 0; s->is_contest && way < 2; way++) print_over_best(file, row->over_best[way]);
+    bool is_chosen = s->is_contest && is_auto(row);
+    fprintf(file, " %s%s\n", is_chosen ? "auto=" : "", row->ran);
     fflush(file);
 }
 
@@ -120,11 +150,36 @@ static int64_t count_all_wrong(const struct cli_bench_row *rows, size_t n_rows)
     return n_wrong;
 }
 
+/* Where "auto" was farthest behind. NULL: it did not take part, or nobody else did. */
+static const struct cli_bench_row *worst_choice(const struct cli_bench_row *rows, size_t n_rows, int *worst_way)
+{
+    const struct cli_bench_row *worst = NULL;
+    for (size_t i = 0; i < n_rows; i++) {
+        for (int way = 0; way < 2; way++) {
+            if (!is_auto(&rows[i]) || rows[i].over_best[way] == 0) continue;
+            if (worst != NULL && rows[i].over_best[way] <= worst->over_best[*worst_way]) continue;
+            worst = &rows[i];
+            *worst_way = way;
+        }
+    }
+    return worst;
+}
+
+static void print_worst_choice(FILE *file, const struct cli_bench_row *rows, size_t n_rows)
+{
+    int                         way = 0;
+    const struct cli_bench_row *worst = worst_choice(rows, n_rows, &way);
+    char                        size[32];
+    if (worst == NULL) return;
+    fprintf(file, "# auto takes at most   : %.2f times as long as the best algorithm (%s, %s)\n", worst->over_best[way],
+            cli_bench_size_text(worst->results[way].size_bytes, size, sizeof size), worst->ran);
+}
+
 void cli_bench_print_foot(FILE *file, const struct cli_bench_setting *s,
                           const struct cli_bench_row *rows, size_t n_rows)
 {
     int64_t n_wrong = count_all_wrong(rows, n_rows);
-    (void)s;
+    if (s->is_contest) print_worst_choice(file, rows, n_rows);
     fprintf(file, "# Out of bounds values : %lld %s\n", (long long)n_wrong,
             n_wrong == 0 ? "OK" : "FAILED");
     fprintf(file, "# Avg bus bandwidth    : %g\n", average_busbw(rows, n_rows));
@@ -147,11 +202,13 @@ static void add_rounded(cJSON *object, const char *name, double value, int n_dec
     cJSON_AddRawToObject(object, name, text);
 }
 
-static cJSON *result_to_json(const struct cli_bench_setting *s, const struct cli_bench_result *r)
+static cJSON *result_to_json(const struct cli_bench_setting *s, const struct cli_bench_row *row, int way)
 {
+    const struct cli_bench_result *r = &row->results[way];
     cJSON *object = cJSON_CreateObject();
     cJSON_AddStringToObject(object, "collective", gm_collective_name(s->collective->which));
-    cJSON_AddStringToObject(object, "algo", s->algorithm);
+    cJSON_AddStringToObject(object, "algo", row->asked);
+    cJSON_AddStringToObject(object, "ran", row->ran);
     cJSON_AddStringToObject(object, "transport", s->transport);
     cJSON_AddStringToObject(object, "wire", wire_text(s));
     cJSON_AddStringToObject(object, "dtype", dtype_text(s));
@@ -171,6 +228,7 @@ static cJSON *result_to_json(const struct cli_bench_setting *s, const struct cli
     add_rounded(object, "busbw_GBps", r->busbw_gbps, 6);
     if (s->limit_gbps > 0)
         add_rounded(object, "fraction_of_limit", r->busbw_gbps / s->limit_gbps, 4);
+    if (row->over_best[way] > 0) add_rounded(object, "over_best", row->over_best[way], 4);
     cJSON_AddNumberToObject(object, "wrong", (double)r->n_wrong);
     cJSON_AddNumberToObject(object, "payload_bytes", (double)r->payload_bytes);
     cJSON_AddNumberToObject(object, "protocol_bytes", (double)r->protocol_bytes);
@@ -194,7 +252,7 @@ cJSON *cli_bench_to_json(const struct cli_bench_setting *s, const struct cli_ben
     for (size_t i = 0; i < n_rows; i++) {
         for (int way = 0; way < 2; way++) {
             if (rows[i].has_result[way])
-                cJSON_AddItemToArray(results, result_to_json(s, &rows[i].results[way]));
+                cJSON_AddItemToArray(results, result_to_json(s, &rows[i], way));
         }
     }
     return object;

@@ -18,17 +18,23 @@ struct cli_bench_setting {
     gm_redop    redop;
     int         root;
     const char *algorithm, *transport; /* as asked for: "auto", ... */
+    bool        is_contest; /* of several algorithms */
     const char *wire; /* in which elements travel: "bf16", ...; NULL: in their own */
     double limit_gbps; /* what one process's link carries each way; 0: not asked for */
     int    limit_processes;
 };
 
-/* One row: one size, out of place, in place or both. */
+/* One row: one size with one algorithm, out of place, in place or both. */
 struct cli_bench_row {
     size_t                  count_elems;
+    const char             *asked, *ran; /* the algorithm: "auto", and what that was here */
+    double                  over_best[2]; /* in a contest: its time over that of the best algorithm, "auto" apart */
     bool                    has_result[2]; /* [1]: in place */
     struct cli_bench_result results[2];
 };
+
+/* Fills over_best in the rows of one size. */
+void cli_bench_compare(struct cli_bench_row *rows, size_t n_rows);
 
 void cli_bench_print_head(FILE *file, const struct cli_bench_setting *setting);
 void cli_bench_print_row(FILE *file, const struct cli_bench_setting *setting,

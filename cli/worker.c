@@ -122,6 +122,7 @@ static gm_status fill_options(gm_comm_options *options, const struct cli_join *j
     if (join->wire != NULL) options->wire = join->wire;
     if (join->is_verbose && options->log_level < GM_LOG_INFO) options->log_level = GM_LOG_INFO;
     options->fingerprint = join->fingerprint;
+    options->group = join->group;
     options->log = print_log_line;
     options->log_user = (void *)(uintptr_t)join->command; /* only read */
     return GM_OK;

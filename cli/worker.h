@@ -38,6 +38,7 @@ struct cli_join {
     bool        is_verbose;
     const char *transport, *algorithm, *wire; /* NULL: as the environment says */
     const char *fingerprint;
+    const char *group; /* NULL: one communicator is enough */
 };
 
 /* Whether the library knows what has these names (NULL: not asked for), so that

@@ -704,6 +704,14 @@ GM_API gm_status gm_comm_payload_formula(const gm_comm *comm, gm_collective whic
 GM_API gm_status gm_comm_payload_formula_v(const gm_comm *comm, gm_collective which, const size_t *counts,
                                            gm_dtype dtype, int root, uint64_t *sent_bytes);
 
+/* Which algorithm such a call would run, as it stands: a name, "ring". `redop` matters for reductions only. Does not
+ * block; the same on all ranks. NULL: arguments that cannot be right. Static. */
+GM_API const char *gm_comm_algorithm(const gm_comm *comm, gm_collective which, size_t count, gm_dtype dtype,
+                                     gm_redop redop);
+
+/* The names that gm_comm_options.algorithm knows besides "auto": index from 0; NULL behind the last. Static. */
+GM_API const char *gm_algorithm_name(int index);
+
 /* The version of the library that is running, "0.1.0"; compare with GM_VERSION_STRING. Static. */
 GM_API const char *gm_version(void);
 

@@ -1,6 +1,5 @@
 #include "coll/algo.h"
 
-#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -22,7 +21,7 @@
 #include "coll/tree_gather.h"
 #include "coll/tree_reduce.h"
 
-/* Within a collective the first row that may run it is what "auto" takes for large buffers. */
+/* Of rows that cost the same "auto" takes the first. */
 static const struct gmi_algo *const rows[] = {
     &gmi_ring_all_reduce,       &gmi_direct_all_reduce,     &gmi_halving_all_reduce,
     &gmi_doubling_all_reduce,   &gmi_exchange_all_reduce,   &gmi_naive_all_reduce,
@@ -41,55 +40,46 @@ const struct gmi_algo *gmi_algo_row(size_t index)
     return index < sizeof rows / sizeof rows[0] ? rows[index] : NULL;
 }
 
-/* `name` NULL: any. */
-static const struct gmi_algo *find(const char *name, gm_collective which, int n_ranks, enum gmi_view needs)
+static bool may_run(const struct gmi_algo *row, gm_collective which, int n_ranks, enum gmi_view needs)
+{
+    return row->collective == which && (row->max_ranks == 0 || n_ranks <= row->max_ranks) && gmi_algo_serves(row, needs);
+}
+
+double gmi_algo_us(const struct gmi_algo *algo, const struct gmi_costs *costs, size_t total_bytes)
+{
+    struct gmi_effort effort = algo->effort(costs->n_ranks, (double)total_bytes);
+    return gmi_cost_us(costs, costs->kind, &effort);
+}
+
+/* Of several that are equally good the first one, on all ranks alike. */
+static const struct gmi_algo *fastest(gm_collective which, const struct gmi_costs *costs, size_t total_bytes, enum gmi_view needs)
+{
+    const struct gmi_algo *row, *best = NULL;
+    double                 best_us = 0;
+    for (size_t i = 0; (row = gmi_algo_row(i)) != NULL; i++) {
+        if (!may_run(row, which, costs->n_ranks, needs)) continue;
+        double us = gmi_algo_us(row, costs, total_bytes);
+        if (best != NULL && us >= best_us) continue;
+        best = row;
+        best_us = us;
+    }
+    return best;
+}
+
+static const struct gmi_algo *named(const char *name, gm_collective which, int n_ranks, enum gmi_view needs)
 {
     const struct gmi_algo *row;
     for (size_t i = 0; (row = gmi_algo_row(i)) != NULL; i++) {
-        if (row->collective != which || (name != NULL && strcmp(row->name, name) != 0)) continue;
-        if ((row->max_ranks == 0 || n_ranks <= row->max_ranks) && gmi_algo_serves(row, needs)) return row;
+        if (strcmp(row->name, name) == 0 && may_run(row, which, n_ranks, needs)) return row;
     }
     return NULL;
 }
 
-/* What "auto" means: for so many ranks and up to so many bytes of the whole buffer, this algorithm; the rows of a
- * collective in order of size. Behind the last one, the collective's first row that may run the reduction. Where the
- * figures come from: docs/tuning.md. */
-static const struct {
-    gm_collective which;
-    const char   *name;
-    int           min_ranks, max_ranks;
-    size_t        max_bytes;
-} choices[] = {
-    { GM_ALL_REDUCE, "exchange", 2, 3, 8 * 1024 },
-    { GM_ALL_REDUCE, "doubling", 2, INT_MAX, 32 * 1024 },
-    { GM_ALL_REDUCE, "halving", 3, INT_MAX, 128 * 1024 },
-    { GM_REDUCE_SCATTER, "direct", 3, 16, 64 * 1024 },
-    { GM_ALL_GATHER, "bruck", 3, INT_MAX, 128 * 1024 },
-    { GM_BROADCAST, "tree", 3, INT_MAX, 512 * 1024 },
-    { GM_REDUCE, "tree", 3, INT_MAX, 512 * 1024 },
-    { GM_GATHER, "tree", 17, INT_MAX, 8 * 1024 },
-    { GM_SCATTER, "tree", 17, INT_MAX, 8 * 1024 },
-    { GM_ALL_TO_ALL, "direct", 4, 16, 256 * 1024 },
-};
-
-static bool is_for(size_t choice, gm_collective which, int n_ranks, size_t total_bytes)
+const struct gmi_algo *gmi_algo_choose(const char *name, gm_collective which, const struct gmi_costs *costs,
+                                       size_t total_bytes, enum gmi_view needs)
 {
-    return choices[choice].which == which && n_ranks >= choices[choice].min_ranks &&
-           n_ranks <= choices[choice].max_ranks && total_bytes <= choices[choice].max_bytes;
-}
-
-const struct gmi_algo *gmi_algo_choose(const char *name, gm_collective which, int n_ranks, size_t total_bytes,
-                                       enum gmi_view needs)
-{
-    const struct gmi_algo *row = find(name, which, n_ranks, needs);
-    if (row != NULL) return row;
-    for (size_t i = 0; i < sizeof choices / sizeof choices[0]; i++) {
-        if (!is_for(i, which, n_ranks, total_bytes)) continue;
-        row = find(choices[i].name, which, n_ranks, needs);
-        if (row != NULL) return row;
-    }
-    return find(NULL, which, n_ranks, needs);
+    const struct gmi_algo *row = named(name, which, costs->n_ranks, needs);
+    return row != NULL ? row : fastest(which, costs, total_bytes, needs);
 }
 
 void gmi_all_peers(int n_ranks, int rank, int root, gmi_need_fn need, void *user)
@@ -139,4 +129,12 @@ const char *gmi_algo_names(char *text, size_t text_bytes)
         if (is_first_of_name(i)) used += (size_t)snprintf(text + used, text_bytes - used, ", %s", gmi_algo_row(i)->name);
     }
     return text;
+}
+
+const char *gm_algorithm_name(int index)
+{
+    for (size_t i = 0; gmi_algo_row(i) != NULL; i++) {
+        if (is_first_of_name(i) && index-- == 0) return gmi_algo_row(i)->name;
+    }
+    return NULL;
 }

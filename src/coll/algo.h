@@ -2,6 +2,7 @@
 #ifndef GMI_ALGO_H
 #define GMI_ALGO_H
 
+#include "coll/cost.h"
 #include "coll/op.h"
 
 /* Numbers of algorithms on the wire; never reused. */
@@ -50,6 +51,10 @@ struct gmi_algo {
     /* Exactly how many payload bytes the rank of the shape sends. */
     uint64_t (*payload_sent_bytes)(const struct gmi_shape *shape);
 
+    /* What a call on `bytes` of the whole buffer, in chunks as equal as can be, makes the busiest rank do. By this
+     * "auto" chooses. */
+    struct gmi_effort (*effort)(int n_ranks, double bytes);
+
     /* Memory that it needs besides scratch. NULL: none. */
     size_t (*work_bytes)(const struct gmi_shape *shape);
 };
@@ -60,11 +65,15 @@ static inline bool gmi_algo_serves(const struct gmi_algo *algo, enum gmi_view ne
     return needs >= GMI_VIEW_LEAN || algo->shows >= GMI_VIEW_LEAN ? algo->shows == needs : algo->shows >= needs;
 }
 
-/* The row for a collective under the user's choice, "auto" or a name. A name that has no row for this
- * collective, or none for so many ranks or for this reduction, falls back to "auto", so that a forced algorithm
- * does not forbid the others. `needs` is the codec's. The same on all ranks: it depends on the arguments only. */
-const struct gmi_algo *gmi_algo_choose(const char *name, gm_collective which, int n_ranks, size_t total_bytes,
-                                       enum gmi_view needs);
+/* The row for a collective under the user's choice, a name or "auto": the one that takes the least time by its effort and
+ * `costs`. A name that has no row for this collective, or none for so many ranks or for this reduction, falls back to
+ * "auto", so that a forced algorithm does not forbid the others. `needs` is the codec's. The same on all ranks: it
+ * depends on the arguments only. */
+const struct gmi_algo *gmi_algo_choose(const char *name, gm_collective which, const struct gmi_costs *costs,
+                                       size_t total_bytes, enum gmi_view needs);
+
+/* What the choice is made by: microseconds that a row will take. */
+double gmi_algo_us(const struct gmi_algo *algo, const struct gmi_costs *costs, size_t total_bytes);
 
 /* All rows, for tests: index from 0; NULL behind the last. */
 const struct gmi_algo *gmi_algo_row(size_t index);

@@ -92,6 +92,16 @@ static uint64_t payload_sent_bytes(const struct gmi_shape *s)
     return bytes;
 }
 
+static struct gmi_effort effort(int n_ranks, double bytes)
+{
+    double moved = bytes * (n_ranks - 1) / n_ranks;
+    return (struct gmi_effort){ .turns = n_rounds(n_ranks),
+                                .messages = n_rounds(n_ranks),
+                                .path_bytes = moved,
+                                .all_bytes = moved * n_ranks,
+                                .kept_bytes = moved };
+}
+
 const struct gmi_algo gmi_bruck_all_gather = {
     .id = GMI_ALGO_BRUCK,
     .name = "bruck",
@@ -102,4 +112,5 @@ const struct gmi_algo gmi_bruck_all_gather = {
     .interest = gmi_rounds_interest,
     .peers = peers,
     .payload_sent_bytes = payload_sent_bytes,
+    .effort = effort,
 };

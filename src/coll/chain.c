@@ -106,6 +106,14 @@ static uint64_t payload_sent_bytes(const struct gmi_shape *s)
     return is_last ? 0 : gmi_shape_bytes(s);
 }
 
+/* A pipeline: its length is that of the buffer and of one portion for each further hop. */
+static struct gmi_effort effort(int n_ranks, double bytes)
+{
+    double portion = bytes < GMI_SCRATCH_BYTES ? bytes : GMI_SCRATCH_BYTES;
+    return (struct gmi_effort){ .turns = n_ranks - 1, .messages = n_ranks - 1, .path_bytes = bytes + (n_ranks - 2) * portion,
+                                .all_bytes = bytes * (n_ranks - 1), .stays_with_neighbours = true };
+}
+
 const struct gmi_algo gmi_chain_broadcast = {
     .id = GMI_ALGO_RING,
     .name = "ring",
@@ -115,4 +123,5 @@ const struct gmi_algo gmi_chain_broadcast = {
     .progress = progress,
     .interest = interest,
     .payload_sent_bytes = payload_sent_bytes,
+    .effort = effort,
 };

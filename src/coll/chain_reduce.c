@@ -165,6 +165,19 @@ static uint64_t payload_sent_bytes(const struct gmi_shape *s)
     return s->rank == s->root ? 0 : gmi_shape_bytes(s);
 }
 
+/* A pipeline: its length is that of the buffer and of one portion for each further hop. */
+static struct gmi_effort effort(int n_ranks, double bytes)
+{
+    double portion = bytes < GMI_SCRATCH_BYTES ? bytes : GMI_SCRATCH_BYTES;
+    double path = bytes + (n_ranks - 2) * portion;
+    return (struct gmi_effort){ .turns = n_ranks - 1,
+                                .messages = n_ranks - 1,
+                                .path_bytes = path,
+                                .all_bytes = bytes * (n_ranks - 1),
+                                .reduced_bytes = path,
+                                .stays_with_neighbours = true };
+}
+
 static size_t work_bytes(const struct gmi_shape *s)
 {
     int place = place_of(s->n_ranks, s->rank, s->root);
@@ -182,5 +195,6 @@ const struct gmi_algo gmi_chain_reduce = {
     .progress = progress,
     .interest = interest,
     .payload_sent_bytes = payload_sent_bytes,
+    .effort = effort,
     .work_bytes = work_bytes,
 };

@@ -162,6 +162,41 @@ static uint64_t reduce_bytes(const struct gmi_shape *s)
     return reduce_scatter_bytes(s) + (s->rank == s->root ? 0 : gmi_shape_own_bytes(s));
 }
 
+/* All peers at once: what comes is kept until the last of it is here. */
+static struct gmi_effort once(int n_ranks, double bytes, bool is_summed)
+{
+    double moved = bytes * (n_ranks - 1) / n_ranks;
+    return (struct gmi_effort){ .turns = gmi_n_batches(n_ranks - 1),
+                                .messages = n_ranks - 1,
+                                .path_bytes = moved,
+                                .all_bytes = moved * n_ranks,
+                                .reduced_bytes = is_summed ? moved : 0,
+                                .kept_bytes = moved };
+}
+
+static struct gmi_effort reduce_scatter_effort(int n_ranks, double bytes)
+{
+    return once(n_ranks, bytes, true);
+}
+
+static struct gmi_effort all_gather_effort(int n_ranks, double bytes)
+{
+    return once(n_ranks, bytes, false);
+}
+
+static struct gmi_effort all_reduce_effort(int n_ranks, double bytes)
+{
+    return gmi_effort_sum(once(n_ranks, bytes, true), once(n_ranks, bytes, false));
+}
+
+/* All ranks send one chunk, and the root receives all. */
+static struct gmi_effort reduce_effort(int n_ranks, double bytes)
+{
+    struct gmi_effort up = once(n_ranks, bytes, false);
+    up.all_bytes = up.path_bytes;
+    return gmi_effort_sum(once(n_ranks, bytes, true), up);
+}
+
 /* N slots of our own chunk. */
 static size_t work_bytes(const struct gmi_shape *s)
 {
@@ -179,6 +214,7 @@ const struct gmi_algo gmi_direct_all_reduce = {
                "rounds (more beyond 16 ranks)",
     .begin = begin_all_reduce,
     .payload_sent_bytes = all_reduce_bytes,
+    .effort = all_reduce_effort,
     .work_bytes = work_bytes,
 };
 const struct gmi_algo gmi_direct_reduce = {
@@ -188,6 +224,7 @@ const struct gmi_algo gmi_direct_reduce = {
                "(more beyond 16 ranks)",
     .begin = begin_reduce,
     .payload_sent_bytes = reduce_bytes,
+    .effort = reduce_effort,
     .work_bytes = work_bytes,
 };
 const struct gmi_algo gmi_direct_reduce_scatter = {
@@ -196,6 +233,7 @@ const struct gmi_algo gmi_direct_reduce_scatter = {
     .summary = "chunks straight to their owners: D (N-1)/N bytes, one round",
     .begin = begin_reduce_scatter,
     .payload_sent_bytes = reduce_scatter_bytes,
+    .effort = reduce_scatter_effort,
     .work_bytes = work_bytes,
 };
 const struct gmi_algo gmi_direct_all_gather = {
@@ -204,4 +242,5 @@ const struct gmi_algo gmi_direct_all_gather = {
     .summary = "everybody's chunk straight to all: D (N-1)/N bytes, one round",
     .begin = begin_all_gather,
     .payload_sent_bytes = all_gather_bytes,
+    .effort = all_gather_effort,
 };

@@ -50,6 +50,13 @@ static size_t work_bytes(const struct gmi_shape *s)
     return 1 + (size_t)n_rounds(s->n_ranks);
 }
 
+static struct gmi_effort effort(int n_ranks, double bytes)
+{
+    int rounds = n_rounds(n_ranks);
+    (void)bytes;
+    return (struct gmi_effort){ .turns = rounds, .messages = rounds, .path_bytes = rounds, .all_bytes = rounds * n_ranks };
+}
+
 const struct gmi_algo gmi_dissemination_barrier = {
     .id = GMI_ALGO_DISSEMINATION,
     .name = "dissemination",
@@ -60,5 +67,6 @@ const struct gmi_algo gmi_dissemination_barrier = {
     .interest = gmi_rounds_interest,
     .peers = peers,
     .payload_sent_bytes = payload_sent_bytes,
+    .effort = effort,
     .work_bytes = work_bytes,
 };

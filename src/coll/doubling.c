@@ -89,6 +89,19 @@ static uint64_t payload_sent_bytes(const struct gmi_shape *s)
     return gmi_shape_bytes(s) * (uint64_t)times;
 }
 
+/* Ranks that rest in pairs cost two rounds more, for whoever works for them too. */
+static struct gmi_effort effort(int n_ranks, double bytes)
+{
+    struct gmi_fold p = gmi_fold_of(n_ranks, 0);
+    double          rounds = p.n_exchanges, extra = p.n_pairs > 0;
+    return (struct gmi_effort){ .turns = rounds + 2 * extra,
+                                .messages = rounds + extra,
+                                .path_bytes = bytes * (rounds + 2 * extra),
+                                .all_bytes = bytes * (rounds * (n_ranks - p.n_pairs) + 2 * p.n_pairs),
+                                .reduced_bytes = bytes * (rounds + extra),
+                                .kept_bytes = bytes * (rounds + extra) };
+}
+
 const struct gmi_algo gmi_doubling_all_reduce = {
     .id = GMI_ALGO_DOUBLING,
     .name = "doubling",
@@ -100,5 +113,6 @@ const struct gmi_algo gmi_doubling_all_reduce = {
     .interest = gmi_rounds_interest,
     .peers = peers,
     .payload_sent_bytes = payload_sent_bytes,
+    .effort = effort,
     .work_bytes = gmi_shape_bytes,
 };

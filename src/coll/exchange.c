@@ -48,6 +48,13 @@ static uint64_t payload_sent_bytes(const struct gmi_shape *s)
     return gmi_shape_bytes(s) * (uint64_t)(s->n_ranks - 1);
 }
 
+static struct gmi_effort effort(int n_ranks, double bytes)
+{
+    double moved = bytes * (n_ranks - 1);
+    return (struct gmi_effort){ .turns = 1, .messages = n_ranks - 1, .path_bytes = moved, .all_bytes = moved * n_ranks,
+                                .reduced_bytes = moved, .kept_bytes = moved };
+}
+
 static size_t work_bytes(const struct gmi_shape *s)
 {
     return (size_t)s->n_ranks * gmi_shape_bytes(s);
@@ -65,5 +72,6 @@ const struct gmi_algo gmi_exchange_all_reduce = {
     .interest = gmi_rounds_interest,
     .peers = gmi_all_peers,
     .payload_sent_bytes = payload_sent_bytes,
+    .effort = effort,
     .work_bytes = work_bytes,
 };

@@ -174,6 +174,20 @@ static uint64_t payload_sent_bytes(const struct gmi_shape *s)
     return bytes;
 }
 
+/* Ranks that rest in pairs cost two rounds of the whole buffer. */
+static struct gmi_effort effort(int n_ranks, double bytes)
+{
+    struct gmi_fold f = gmi_fold_of(n_ranks, 0);
+    int             p = 1 << f.n_exchanges;
+    double          one_way = bytes * (p - 1) / p, extra = f.n_pairs > 0;
+    return (struct gmi_effort){ .turns = 2 * f.n_exchanges + 2 * extra,
+                                .messages = 2 * f.n_exchanges + extra,
+                                .path_bytes = 2 * one_way + 2 * extra * bytes,
+                                .all_bytes = 2 * one_way * p + 2 * bytes * f.n_pairs,
+                                .reduced_bytes = one_way + extra * bytes,
+                                .kept_bytes = one_way + extra * bytes };
+}
+
 /* What a partner or the first peer sends. */
 static size_t work_bytes(const struct gmi_shape *s)
 {
@@ -194,5 +208,6 @@ const struct gmi_algo gmi_halving_all_reduce = {
     .interest = gmi_rounds_interest,
     .peers = peers,
     .payload_sent_bytes = payload_sent_bytes,
+    .effort = effort,
     .work_bytes = work_bytes,
 };

@@ -405,6 +405,20 @@ static uint64_t all_reduce_bytes(const struct gmi_shape *s)
     return reduce_scatter_bytes(s) + lean_chunk_bytes(s, s->rank) * (uint64_t)(s->n_ranks - 1);
 }
 
+/* Bytes are those of the format, about half; every number is encoded and decoded besides. */
+static struct gmi_effort once(int n_ranks, double bytes)
+{
+    double moved = bytes / 2 * (n_ranks - 1) / n_ranks;
+    return (struct gmi_effort){ .turns = 1, .messages = n_ranks - 1, .path_bytes = moved, .all_bytes = moved * n_ranks,
+                                .reduced_bytes = 2 * moved };
+}
+
+static struct gmi_effort reduce_scatter_effort(int n_ranks, double bytes) { return once(n_ranks, bytes); }
+static struct gmi_effort all_reduce_effort(int n_ranks, double bytes)
+{
+    return gmi_effort_sum(once(n_ranks, bytes), once(n_ranks, bytes));
+}
+
 #define LEAN_ROW                                                                                   \
     .id = GMI_ALGO_LEAN, .name = "lean", .shows = GMI_VIEW_LEAN, .begin = begin, .progress = progress, \
     .interest = interest, .peers = gmi_all_peers, .work_bytes = work_bytes
@@ -414,10 +428,12 @@ const struct gmi_algo gmi_lean_all_reduce = {
     .collective = GM_ALL_REDUCE,
     .summary = "for lean wire formats: chunks straight to their owners, sums straight to all, each encoded once",
     .payload_sent_bytes = all_reduce_bytes,
+    .effort = all_reduce_effort,
 };
 const struct gmi_algo gmi_lean_reduce_scatter = {
     LEAN_ROW,
     .collective = GM_REDUCE_SCATTER,
     .summary = "for lean wire formats: chunks straight to their owners, encoded",
     .payload_sent_bytes = reduce_scatter_bytes,
+    .effort = reduce_scatter_effort,
 };

@@ -323,7 +323,8 @@ static void bytes_of_something_else_are_no_message(void **state)
     add_recv(&s[0], 1, 1, 10, GM_F32);
     begin(&sim, 0, &s[0].calls[0]);
     struct gmi_request barrier = { .which = GM_BARRIER, .redop = -1, .root = -1 };
-    sim_begin(&sim, 1, gmi_algo_choose("ring", GM_BARRIER, 2, 0, GMI_VIEW_PAIRS), barrier);
+    struct gmi_costs costs = gmi_costs_of_host(2, 2, GMI_KIND_MEMORY);
+    sim_begin(&sim, 1, gmi_algo_choose("ring", GM_BARRIER, &costs, 0, GMI_VIEW_PAIRS), barrier);
     (void)sim_run(&sim);
     sim_assert(&sim, sim.ranks[0].status == GM_ERR_PROTOCOL);
     sim_fini(&sim);

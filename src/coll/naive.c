@@ -201,6 +201,15 @@ static uint64_t payload_sent_bytes(const struct gmi_shape *s)
     return gmi_shape_bytes(s) * (uint64_t)(s->n_ranks - 1);
 }
 
+/* Kept are two blocks at the most, which fit into a cache. */
+static struct gmi_effort effort(int n_ranks, double bytes)
+{
+    double moved = bytes * (n_ranks - 1);
+    return (struct gmi_effort){ .turns = n_ranks - 1, .messages = (n_ranks - 1) * (1 + (int)(bytes / BLOCK_BYTES)),
+                                .path_bytes = moved, .all_bytes = moved * n_ranks, .reduced_bytes = moved,
+                                .stays_with_neighbours = true };
+}
+
 static size_t work_bytes(const struct gmi_shape *s)
 {
     return SETS * (size_t)s->n_ranks * gmi_min_size(BLOCK_BYTES, gmi_shape_bytes(s));
@@ -216,5 +225,6 @@ const struct gmi_algo gmi_naive_all_reduce = {
     .progress = progress,
     .interest = interest,
     .payload_sent_bytes = payload_sent_bytes,
+    .effort = effort,
     .work_bytes = work_bytes,
 };

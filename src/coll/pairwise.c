@@ -59,6 +59,26 @@ static size_t work_bytes(const struct gmi_shape *s)
     return s->is_in_place ? gmi_shape_bytes(s) : 0;
 }
 
+static struct gmi_effort in_rounds(int n_ranks, double bytes, int n_rounds, double kept_bytes)
+{
+    double moved = bytes * (n_ranks - 1) / n_ranks;
+    return (struct gmi_effort){ .turns = n_rounds,
+                                .messages = n_ranks - 1,
+                                .path_bytes = moved,
+                                .all_bytes = moved * n_ranks,
+                                .kept_bytes = kept_bytes };
+}
+
+static struct gmi_effort pairwise_effort(int n_ranks, double bytes)
+{
+    return in_rounds(n_ranks, bytes, n_ranks - 1, bytes / n_ranks);
+}
+
+static struct gmi_effort direct_effort(int n_ranks, double bytes)
+{
+    return in_rounds(n_ranks, bytes, gmi_n_batches(n_ranks - 1), bytes * (n_ranks - 1) / n_ranks);
+}
+
 #define ALL_TO_ALL_ROW                                                                             \
     .collective = GM_ALL_TO_ALL, .progress = gmi_rounds_progress, .interest = gmi_rounds_interest, \
     .peers = gmi_all_peers, .payload_sent_bytes = payload_sent_bytes, .work_bytes = work_bytes
@@ -69,6 +89,7 @@ const struct gmi_algo gmi_pairwise_all_to_all = {
     .name = "pairwise",
     .summary = "one peer on either side at a time: D (N-1)/N bytes, N-1 rounds",
     .begin = begin_one,
+    .effort = pairwise_effort,
 };
 const struct gmi_algo gmi_direct_all_to_all = {
     ALL_TO_ALL_ROW,
@@ -76,4 +97,5 @@ const struct gmi_algo gmi_direct_all_to_all = {
     .name = "direct",
     .summary = "all peers at once: D (N-1)/N bytes, one round",
     .begin = begin_many,
+    .effort = direct_effort,
 };

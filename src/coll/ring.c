@@ -268,6 +268,24 @@ static uint64_t all_reduce_bytes(const struct gmi_shape *s) { return all_but(s, 
 
 static uint64_t barrier_bytes(const struct gmi_shape *s) { return (uint64_t)s->n_ranks - 1; }
 
+/* Once around, N-1 steps, in which a rank passes on all chunks but one. Nothing is kept: bytes leave as they come. */
+static struct gmi_effort once_around(int n_ranks, double bytes, bool is_summed)
+{
+    double moved = bytes * (n_ranks - 1) / n_ranks;
+    return (struct gmi_effort){ .turns = n_ranks - 1, .messages = n_ranks - 1, .path_bytes = moved,
+                                .all_bytes = moved * n_ranks, .reduced_bytes = is_summed ? moved : 0,
+                                .stays_with_neighbours = true };
+}
+
+static struct gmi_effort reduce_scatter_effort(int n_ranks, double bytes) { return once_around(n_ranks, bytes, true); }
+static struct gmi_effort all_gather_effort(int n_ranks, double bytes) { return once_around(n_ranks, bytes, false); }
+static struct gmi_effort barrier_effort(int n_ranks, double bytes) { return once_around(n_ranks, bytes + n_ranks, false); }
+
+static struct gmi_effort all_reduce_effort(int n_ranks, double bytes)
+{
+    return gmi_effort_sum(once_around(n_ranks, bytes, true), once_around(n_ranks, bytes, false));
+}
+
 /* Partial sums travel, and a chunk is summed along one way only. */
 #define RING_ROW                                                                                   \
     .id = GMI_ALGO_RING, .name = "ring", .shows = GMI_VIEW_ONCE, .progress = progress, .interest = interest
@@ -278,6 +296,7 @@ const struct gmi_algo gmi_ring_all_reduce = {
     .summary = "reduce-scatter, then all-gather, around the ring: 2 D (N-1)/N bytes, 2(N-1) steps",
     .begin = begin_all_reduce,
     .payload_sent_bytes = all_reduce_bytes,
+    .effort = all_reduce_effort,
 };
 const struct gmi_algo gmi_ring_reduce_scatter = {
     RING_ROW,
@@ -285,6 +304,7 @@ const struct gmi_algo gmi_ring_reduce_scatter = {
     .summary = "partial sums travel around the ring: D (N-1)/N bytes, N-1 steps",
     .begin = begin_reduce_scatter,
     .payload_sent_bytes = reduce_scatter_bytes,
+    .effort = reduce_scatter_effort,
     .work_bytes = reduce_scatter_work_bytes,
 };
 const struct gmi_algo gmi_ring_all_gather = {
@@ -293,6 +313,7 @@ const struct gmi_algo gmi_ring_all_gather = {
     .summary = "chunks travel around the ring: D (N-1)/N bytes, N-1 steps",
     .begin = begin_all_gather,
     .payload_sent_bytes = all_gather_bytes,
+    .effort = all_gather_effort,
 };
 const struct gmi_algo gmi_ring_barrier = {
     RING_ROW,
@@ -300,5 +321,6 @@ const struct gmi_algo gmi_ring_barrier = {
     .summary = "an all-gather of one byte from each rank: N-1 bytes, N-1 steps",
     .begin = begin_barrier,
     .payload_sent_bytes = barrier_bytes,
+    .effort = barrier_effort,
     .work_bytes = barrier_work_bytes,
 };

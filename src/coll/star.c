@@ -88,9 +88,19 @@ static uint64_t scatter_bytes(const struct gmi_shape *s)
     return s->rank == s->root ? gmi_shape_bytes(s) - gmi_shape_own_bytes(s) : 0;
 }
 
+/* The root's link carries everything, with no detours. */
+static struct gmi_effort effort(int n_ranks, double bytes)
+{
+    double moved = bytes * (n_ranks - 1) / n_ranks;
+    return (struct gmi_effort){ .turns = gmi_n_batches(n_ranks - 1),
+                                .messages = n_ranks - 1,
+                                .path_bytes = moved,
+                                .all_bytes = moved };
+}
+
 #define STAR_ROW                                                                                   \
     .id = GMI_ALGO_DIRECT, .name = "direct", .progress = gmi_rounds_progress, .interest = gmi_rounds_interest, \
-    .peers = peers
+    .peers = peers, .effort = effort
 
 const struct gmi_algo gmi_star_gather = {
     STAR_ROW,

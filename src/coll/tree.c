@@ -65,6 +65,14 @@ static uint64_t payload_sent_bytes(const struct gmi_shape *s)
     return gmi_shape_bytes(s) * children;
 }
 
+/* The root sends the whole buffer in each round. */
+static struct gmi_effort effort(int n_ranks, double bytes)
+{
+    int rounds = n_rounds(n_ranks);
+    return (struct gmi_effort){ .turns = rounds, .messages = rounds, .path_bytes = bytes * rounds,
+                                .all_bytes = bytes * (n_ranks - 1), .kept_bytes = bytes };
+}
+
 const struct gmi_algo gmi_tree_broadcast = {
     .id = GMI_ALGO_TREE,
     .name = "tree",
@@ -75,4 +83,5 @@ const struct gmi_algo gmi_tree_broadcast = {
     .interest = gmi_rounds_interest,
     .peers = peers,
     .payload_sent_bytes = payload_sent_bytes,
+    .effort = effort,
 };

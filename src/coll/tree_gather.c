@@ -173,9 +173,22 @@ static size_t work_bytes(const struct gmi_shape *s)
     return t.number == 0 || !has_children(&t) ? 0 : subtree_bytes(s);
 }
 
+/* The root's link carries as much as without a tree, in ceil(log2 N) messages; inside the tree a chunk
+ * travels once per level. */
+static struct gmi_effort effort(int n_ranks, double bytes)
+{
+    int    rounds = gmi_binomial_rounds(n_ranks);
+    double moved = bytes * (n_ranks - 1) / n_ranks;
+    return (struct gmi_effort){ .turns = rounds,
+                                .messages = rounds,
+                                .path_bytes = moved,
+                                .all_bytes = bytes / 2 * rounds,
+                                .kept_bytes = bytes / 2 };
+}
+
 #define TREE_ROW                                                                                   \
     .id = GMI_ALGO_TREE, .name = "tree", .progress = gmi_rounds_progress, .interest = gmi_rounds_interest, \
-    .peers = gmi_binomial_peers, .work_bytes = work_bytes
+    .peers = gmi_binomial_peers, .work_bytes = work_bytes, .effort = effort
 
 const struct gmi_algo gmi_tree_gather = {
     TREE_ROW,

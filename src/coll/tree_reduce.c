@@ -63,6 +63,17 @@ static uint64_t payload_sent_bytes(const struct gmi_shape *s)
     return s->rank == s->root ? 0 : gmi_shape_bytes(s);
 }
 
+static struct gmi_effort effort(int n_ranks, double bytes)
+{
+    int rounds = gmi_binomial_rounds(n_ranks);
+    return (struct gmi_effort){ .turns = rounds,
+                                .messages = rounds,
+                                .path_bytes = bytes * rounds,
+                                .all_bytes = bytes * (n_ranks - 1),
+                                .reduced_bytes = bytes * rounds,
+                                .kept_bytes = bytes * rounds };
+}
+
 static size_t work_bytes(const struct gmi_shape *s)
 {
     struct gmi_binomial t = gmi_binomial_of(s->n_ranks, s->rank, s->root);
@@ -82,5 +93,6 @@ const struct gmi_algo gmi_tree_reduce = {
     .interest = gmi_rounds_interest,
     .peers = gmi_binomial_peers,
     .payload_sent_bytes = payload_sent_bytes,
+    .effort = effort,
     .work_bytes = work_bytes,
 };

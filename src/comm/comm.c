@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "coll/algo.h"
+#include "coll/message.h"
 #include "net/host.h"
 #include "reduce/wire.h"
 
@@ -101,6 +102,7 @@ gm_status gmi_comm_set_up(struct gm_comm *comm, int rank, int n_ranks, gm_error 
     comm->caller_wake_fd = comm->alarm_fd = -1;
     gmi_error_clear(&comm->error);
     gmi_error_clear(&comm->failure_record);
+    comm->costs = gmi_costs_of_host(n_ranks, 1, GMI_KIND_MEMORY);
     for (int lane = 0; lane < GMI_LANES; lane++) {
         comm->groups[lane].rank = rank;
         comm->groups[lane].n_ranks = n_ranks;
@@ -140,6 +142,7 @@ static gm_status set_up_root(struct gm_comm *comm, const gm_comm_options *o, gm_
     comm->control.n_lanes = GMI_LANES;
     comm->control.members[comm->rank].host_id = gmi_host_id(o->host_id);
     comm->control.members[comm->rank].sharing = sharing_of(comm->transport);
+    comm->control.members[comm->rank].n_cores = gmi_host_own_cores();
     return GM_OK;
 }
 
@@ -368,6 +371,16 @@ static int change_limit(atomic_int *limit_ms, int to_ms) { return to_ms < 0 ? -1
 int gm_comm_set_stall_limit(gm_comm *comm, int limit_ms) { return comm == NULL ? -1 : change_limit(&comm->stall_limit_ms, limit_ms); }
 int gm_comm_set_call_limit(gm_comm *comm, int limit_ms) { return comm == NULL ? -1 : change_limit(&comm->call_limit_ms, limit_ms); }
 
+/* The row that such a request would run, with its codec chosen. NULL: *status says why not. */
+static const struct gmi_algo *row_for(const gm_comm *comm, struct gmi_request *request, gm_status *status)
+{
+    request->wire = comm->wire;
+    *status = gmi_request_choose_codec(request);
+    if (*status != GM_OK) return NULL;
+    return gmi_algo_choose(comm->algorithm, request->which, &comm->costs, gmi_request_size_for_choice(request),
+                           request->codec.needs);
+}
+
 static gm_status formula(const gm_comm *comm, struct gmi_request *request, uint64_t *sent_bytes)
 {
     if (gmi_is_message(request->which)) {
@@ -375,16 +388,25 @@ static gm_status formula(const gm_comm *comm, struct gmi_request *request, uint6
         return GM_OK;
     }
     if (gmi_has_root(request->which) && (request->root < 0 || request->root >= comm->n_ranks)) return GM_ERR_ARG;
-    request->wire = comm->wire;
-    gm_status status = gmi_request_choose_codec(request);
-    if (status != GM_OK) return status;
-    *sent_bytes = 0;
-    if (comm->n_ranks == 1) return GM_OK;
+    gm_status              status;
+    const struct gmi_algo *row = row_for(comm, request, &status);
+    if (row == NULL) return status;
     struct gmi_shape shape = gmi_request_shape(request, comm->rank, comm->n_ranks);
-    size_t           size_bytes = gmi_request_size_for_choice(request);
-    *sent_bytes = gmi_algo_choose(comm->algorithm, request->which, comm->n_ranks, size_bytes, request->codec.needs)
-                      ->payload_sent_bytes(&shape);
+    *sent_bytes = comm->n_ranks == 1 ? 0 : row->payload_sent_bytes(&shape);
     return GM_OK;
+}
+
+const char *gm_comm_algorithm(const gm_comm *comm, gm_collective which, size_t count, gm_dtype dtype, gm_redop redop)
+{
+    if (comm == NULL || (unsigned)which >= GM_COLLECTIVE_END || gm_dtype_bytes(dtype) == 0) return NULL;
+    if (gmi_is_message(which)) return gmi_message_algo.name;
+    struct gmi_request request = { .which = which, .dtype = dtype, .redop = (int)redop, .count_elems = count };
+    if (!gmi_request_is_reduction(&request)) request.redop = -1;
+    if (redop >= GM_REDOP_USER) request.user_op = gmi_comm_user_op(comm, (int)redop);
+    if (which == GM_ALL_TO_ALL) request.count_elems *= (size_t)comm->n_ranks;
+    gm_status              status;
+    const struct gmi_algo *row = row_for(comm, &request, &status);
+    return row != NULL ? row->name : NULL;
 }
 
 gm_status gm_comm_payload_formula(const gm_comm *comm, gm_collective which, size_t count, gm_dtype dtype, int root,

@@ -16,6 +16,7 @@
 #include <sys/types.h>
 
 #include "base/log.h"
+#include "coll/cost.h"
 #include "coll/op.h"
 #include "comm/control.h"
 #include "comm/engine.h"
@@ -59,6 +60,7 @@ struct gm_comm {
     atomic_int                  stall_limit_ms; /* the caller may change them */
     atomic_int                  call_limit_ms;
     const struct gmi_wire      *wire; /* how f32 sums travel; NULL: as they are */
+    struct gmi_costs            costs; /* by which algorithms are chosen */
     struct gmi_log              log;
     char                       *fingerprint;
     pid_t                       owner_pid; /* a process forked from it has no service thread: not its member */
@@ -171,6 +173,10 @@ static inline int gmi_line_peer(const struct gmi_line *line) { return gmi_world_
 /* ---- links.c: waiting for links --------------------------------------------------------- */
 /* Waits until the links that an algorithm needs are there. The failures of a collective. */
 gm_status gmi_comm_need_links(struct gm_comm *comm, const struct gmi_algo *algo, const struct gmi_request *request);
+
+/* ---- costs.c: what the choice of algorithms depends on --------------------------------------------- */
+/* Sets comm->costs from who is where; once the ranks of the root know each other. */
+gm_status gmi_comm_weigh(struct gm_comm *comm);
 
 /* ---- redop.c: the caller's own reductions -------------------------------------------------------- */
 /* That of a number; fn is NULL if there is none. */

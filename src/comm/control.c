@@ -8,7 +8,7 @@
 #include "comm/fingerprint.h"
 #include "net/socket.h"
 
-enum { MISSING_EVERY_MS = 1000, MISSING_AFTER_CHANGE_MS = 50, LATECOMERS_MS = 3000, EARLIER_CAUSE_MS = 100, MAX_FINGERPRINT_BYTES = 65 * 1024 };
+enum { MISSING_EVERY_MS = 1000, MISSING_AFTER_CHANGE_MS = 50, LATECOMERS_MS = 3000, EARLIER_CAUSE_MS = 100, MAX_FINGERPRINT_BYTES = 65 * 1024, GMI_MAX_CORES = 1 << 20 };
 
 gm_status gmi_control_init(struct gmi_control *c, int rank, int n_ranks, const char *fingerprint,
                            const struct gmi_log *log, void (*notify)(void *), void *notify_user)
@@ -146,6 +146,7 @@ static void put_place(const struct gmi_member *m, struct gmi_buffer *body)
     gmi_buffer_put_text(body, m->address);
     gmi_buffer_put_u64(body, m->host_id);
     gmi_buffer_put_u32(body, m->sharing);
+    gmi_buffer_put_u32(body, (uint32_t)m->n_cores);
 }
 
 /* False: bytes that cannot be right. */
@@ -154,8 +155,10 @@ static bool read_place(struct gmi_member *m, struct gmi_reader *r)
     gmi_reader_text(r, m->address, sizeof m->address);
     m->host_id = gmi_reader_u64(r);
     uint32_t sharing = gmi_reader_u32(r);
+    uint32_t n_cores = gmi_reader_u32(r);
     m->sharing = (enum gmi_sharing)sharing;
-    return !r->is_short && sharing <= GMI_SHARES_WITH_ALL;
+    m->n_cores = (int)n_cores;
+    return !r->is_short && sharing <= GMI_SHARES_WITH_ALL && n_cores <= GMI_MAX_CORES;
 }
 
 static bool can_share(const struct gmi_member *a, const struct gmi_member *b)

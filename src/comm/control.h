@@ -47,6 +47,7 @@ struct gmi_member {
     char               address[GMI_ADDRESS_TEXT_BYTES]; /* where it listens */
     uint64_t           host_id; /* net/host.h; our own is set before joining, the others' are known when READY */
     enum gmi_sharing   sharing;
+    int                n_cores; /* that it may run on; 0: one of several, to which it is bound */
 };
 
 struct gmi_control {

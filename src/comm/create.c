@@ -318,6 +318,12 @@ static gm_status connect_ring(struct creation *k)
     return GM_OK;
 }
 
+static gm_status weigh(struct creation *k)
+{
+    if (gmi_comm_weigh(k->comm) == GM_OK) return GM_OK;
+    return gmi_error_set(k->error, GM_ERR_NOMEM, "no memory for a communicator of %d ranks", k->comm->n_ranks);
+}
+
 gm_status gmi_comm_connect(struct gm_comm *comm, const gm_comm_options *options, gm_error *error)
 {
     struct creation k = { .comm = comm, .options = options, .error = error, .begin_ns = gmi_now_ns(),
@@ -326,6 +332,7 @@ gm_status gmi_comm_connect(struct gm_comm *comm, const gm_comm_options *options,
     gm_status status = gmi_service_start(comm, error);
     if (status == GM_OK) status = join(&k);
     if (status == GM_OK) status = wait_until_ready(&k);
+    if (status == GM_OK) status = weigh(&k);
     if (status == GM_OK) status = connect_ring(&k);
     if (error != NULL) error->elapsed_ns = gmi_now_ns() - k.begin_ns;
     if (status == GM_OK) {

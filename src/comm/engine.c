@@ -505,7 +505,7 @@ static void append(struct gmi_engine *e, struct gm_work *w)
 static const struct gmi_algo *choose(const struct gmi_engine *e, const struct gmi_request *request)
 {
     if (e->lane == GMI_LANE_MESSAGES) return &gmi_message_algo;
-    return gmi_algo_choose(e->comm->algorithm, request->which, e->comm->n_ranks, gmi_request_size_for_choice(request),
+    return gmi_algo_choose(e->comm->algorithm, request->which, &e->comm->costs, gmi_request_size_for_choice(request),
                            request->codec.needs);
 }
 

@@ -1,6 +1,7 @@
 #include "net/host.h"
 
 #include <fcntl.h>
+#include <sched.h>
 #include <stdio.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -37,4 +38,13 @@ uint64_t gmi_host_id(const char *name)
     snprintf(text, sizeof text, "%s %llu %llu", boot_id, (unsigned long long)net.st_dev,
              (unsigned long long)net.st_ino);
     return number_of(text);
+}
+
+int gmi_host_own_cores(void)
+{
+    cpu_set_t mask;
+    long      n_online = sysconf(_SC_NPROCESSORS_ONLN);
+    int       n = n_online > 0 ? (int)n_online : 1;
+    if (sched_getaffinity(0, sizeof mask, &mask) != 0) return n; /* more than a mask of this size can tell */
+    return CPU_COUNT(&mask) == 1 && n > 1 ? 0 : CPU_COUNT(&mask);
 }

@@ -9,4 +9,7 @@
  * different hosts. 0: this cannot be found out. */
 uint64_t gmi_host_id(const char *name);
 
+/* On how many cores this process may run. 0: on one of several, to which somebody has bound it. */
+int gmi_host_own_cores(void);
+
 #endif

@@ -26,6 +26,7 @@ usage "root of an all_reduce" 'has no root' all_reduce -n 2 --root 1
 usage "root outside of the world" 'no root 2 in a world of 2' broadcast -n 2 --root 2
 usage "bits of floats" 'bxor of f32' all_reduce -n 2 --op bxor --dtype f32
 usage "unknown algorithm" "no algorithm 'rung'" all_reduce -n 2 --algo rung
+usage "unknown algorithm among several" "no algorithm 'rung'" all_reduce -n 2 --algo ring,rung
 usage "unknown transport" "no transport 'pigeon'" all_reduce -n 2 --transport pigeon
 usage "unknown wire format" "no wire format 'int4'; there are: f32, bf16, f16, int8" all_reduce -n 2 --wire int4
 usage "limits in the wrong place" "write 'limits' first" --in-place limits
@@ -37,7 +38,7 @@ check "measures" is "$status" 0
 check "a row for each size" is "$(grep -c -v '^#' "$out")" 2
 check "size, count, type, op, root" is "$(sed -n '/^#/!p' "$out" | awk 'NR == 2 { print $1, $2, $3, $4, $5 }')" \
     "2048 512 f32 sum -1"
-check "out of place and in place: four columns each" is "$(sed -n '/^#/!p' "$out" | awk 'NR == 2 { print NF }')" 13
+check "out of place and in place: four columns each, and the algorithm" is "$(sed -n '/^#/!p' "$out" | awk 'NR == 2 { print NF }')" 14
 check "no wrong values" is "$(sed -n '/^#/!p' "$out" | awk '{ n += $9 + $13 } END { print n + 0 }')" 0
 check "the footer counts them" contains "$out" '^# Out of bounds values : 0 OK$'
 check "the footer has the average" contains "$out" '^# Avg bus bandwidth    : [0-9]'
@@ -87,6 +88,19 @@ capture env GRADMESH_WIRE=bf16 gradmesh bench all_reduce -n 2 --sizes 4K --iters
 check "the environment names the format" contains "$out" 'wire format bf16$'
 capture gradmesh bench all_reduce -n 2 --sizes 4K --wire bf16 --op max --iters 2 $quick
 check "what is not summed has its own" is "$status $(grep -c 'wire format' "$out")" "0 0"
+
+# ---- algorithms side by side
+contest() { sed -n '/^#/!p' "$out" | awk -v c="$1" '{ printf "%s ", $c }'; }
+capture gradmesh bench all_reduce -n 3 --sizes 4,4K --algo auto,ring,doubling --in-place --iters 2 --repeats 2
+check "several algorithms: a row for each, size by size" is "$status $(contest 1)" "0 4 4 4 4096 4096 4096 "
+check "... named, and what auto took" is "$(contest 16 | sed 's/auto=[a-z]*/auto=X/g')" "auto=X ring doubling auto=X ring doubling "
+check "... the best but auto is 1.00" is "$(sed -n '/^#/!p' "$out" | awk '!/auto/ && $15 == "1.00" { n++ } END { print n }')" 2
+check "... and how far auto is behind" contains "$out" '^# auto takes at most   : [0-9.]* times as long as the best algorithm (4'
+capture gradmesh bench broadcast -n 2 --sizes 4 --algo all --iters 2 --repeats 1 --json
+check "all: those that the collective has" is "$status $(results | sed 's/.*"algo":"\([a-z]*\)".*/\1/' | tr '\n' ' ')" "0 auto ring tree "
+check "... and what ran" contains "$out" '"algo":"tree","ran":"tree"'
+capture gradmesh bench all_to_all -n 2 --sizes 8 --algo auto,tree --iters 2
+check "what the collective has not is left out, and said" contains "$err" 'tree is no algorithm for this all_to_all by 2 ranks'
 
 # ---- every collective, checked in every iteration
 for collective in all_reduce reduce_scatter all_gather broadcast reduce gather scatter all_to_all sendrecv; do

@@ -1,0 +1,82 @@
+/* cost.h - how long an algorithm takes: what it has to do (effort), times what that costs here.
+ *
+ *     time = crowd (turns * turn + messages * message + reduced * reduce + spilled * keep) + moved * byte
+ *
+ *     turns      messages that must follow one another, each waiting for the one before
+ *     messages   what the busiest rank sends
+ *     path       bytes that it sends or receives, whichever is more
+ *     all        bytes that all ranks together send
+ *     reduced    bytes that pass through arithmetic on the longest path
+ *     kept       bytes that arrive before they can be used, and are read again later; spilled: what of
+ *                them does not fit into a cache
+ *     moved      path, or all / servers if that is more: whatever moves bytes (the cores of a host,
+ *                or the hosts of a network) is shared by the ranks
+ *     crowd      ranks to a core, at least 1; between hosts a turn is a wait, which takes no core
+ *
+ * This is the usual model (latency, bandwidth, arithmetic) with two terms for what a small machine adds:
+ * ranks that share cores, and memory that is slower than a cache. Constants are of a kind of link; where
+ * the built-in ones come from, and how well they choose: docs/tuning.md.
+ *
+ * All ranks must choose alike, so everything here depends on what all of them know. */
+#ifndef GMI_COST_H
+#define GMI_COST_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* For one call, on the rank that has most to do. Written by each algorithm beside its byte formula. */
+struct gmi_effort {
+    double turns, messages;
+    double path_bytes, all_bytes;
+    double reduced_bytes, kept_bytes;
+    bool   stays_with_neighbours; /* bytes go between neighbours in the ring only */
+};
+
+static inline struct gmi_effort gmi_effort_sum(struct gmi_effort a, struct gmi_effort b)
+{
+    a.turns += b.turns;
+    a.messages += b.messages;
+    a.path_bytes += b.path_bytes;
+    a.all_bytes += b.all_bytes;
+    a.reduced_bytes += b.reduced_bytes;
+    a.kept_bytes += b.kept_bytes;
+    return a;
+}
+
+/* What links of one kind cost. Whole numbers, so that all ranks have the same ones. */
+struct gmi_link_costs {
+    uint32_t turn_ns, message_ns;
+    uint32_t byte_ps, reduce_ps, keep_ps; /* picoseconds for one byte */
+    uint32_t cache_bytes;                 /* so many kept bytes cost nothing */
+};
+
+enum gmi_link_kind { GMI_KIND_MEMORY, GMI_KIND_LOOPBACK, GMI_KIND_NETWORK, GMI_KINDS };
+
+/* Constants for all kinds: built in, or from a profile. */
+struct gmi_profile {
+    struct gmi_link_costs kinds[GMI_KINDS];
+};
+
+/* What the choice depends on besides the call: of one communicator. */
+struct gmi_costs {
+    int                n_ranks;
+    int                n_hosts, most_on_a_host; /* ranks on the host that has most */
+    int                n_cores;                 /* of the host that has fewest for its ranks */
+    double             crowd;
+    enum gmi_link_kind kind;        /* of the worst link between two ranks */
+    enum gmi_link_kind kind_within; /* of the worst link within a host */
+    struct gmi_profile profile;
+};
+
+extern const struct gmi_profile gmi_builtin_profile;
+
+const char *gmi_link_kind_name(enum gmi_link_kind kind); /* "memory", "loopback", "network": keys of a profile */
+
+/* Costs of `n_ranks` on one host with so many cores: for tests, and before anything is known. */
+struct gmi_costs gmi_costs_of_host(int n_ranks, int n_cores, enum gmi_link_kind kind);
+
+/* Microseconds over links of that kind. */
+double gmi_cost_us(const struct gmi_costs *costs, enum gmi_link_kind kind, const struct gmi_effort *effort);
+
+#endif
