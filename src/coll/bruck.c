@@ -97,7 +97,8 @@ static struct gmi_effort effort(int n_ranks, double bytes)
     double moved = bytes * (n_ranks - 1) / n_ranks;
     return (struct gmi_effort){ .turns = n_rounds(n_ranks),
                                 .messages = n_rounds(n_ranks),
-                                .path_bytes = moved,
+                                .all_messages = n_rounds(n_ranks) * n_ranks,
+                                .sent_bytes = moved, .recv_bytes = moved,
                                 .all_bytes = moved * n_ranks,
                                 .kept_bytes = moved };
 }

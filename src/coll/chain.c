@@ -109,9 +109,9 @@ static uint64_t payload_sent_bytes(const struct gmi_shape *s)
 /* A pipeline: its length is that of the buffer and of one portion for each further hop. */
 static struct gmi_effort effort(int n_ranks, double bytes)
 {
-    double portion = bytes < GMI_SCRATCH_BYTES ? bytes : GMI_SCRATCH_BYTES;
-    return (struct gmi_effort){ .turns = n_ranks - 1, .messages = n_ranks - 1, .path_bytes = bytes + (n_ranks - 2) * portion,
-                                .all_bytes = bytes * (n_ranks - 1), .stays_with_neighbours = true };
+    double portion = bytes < GMI_SCRATCH_BYTES ? bytes : GMI_SCRATCH_BYTES, path = bytes + (n_ranks - 2) * portion;
+    return (struct gmi_effort){ .turns = n_ranks - 1, .messages = 1, .all_messages = n_ranks, .sent_bytes = path,
+                                .recv_bytes = n_ranks == 2 ? 0 : path, .all_bytes = bytes * (n_ranks - 1), .stays_with_neighbours = true };
 }
 
 const struct gmi_algo gmi_chain_broadcast = {

@@ -171,10 +171,12 @@ static struct gmi_effort effort(int n_ranks, double bytes)
     double portion = bytes < GMI_SCRATCH_BYTES ? bytes : GMI_SCRATCH_BYTES;
     double path = bytes + (n_ranks - 2) * portion;
     return (struct gmi_effort){ .turns = n_ranks - 1,
-                                .messages = n_ranks - 1,
-                                .path_bytes = path,
+                                .messages = 1,
+                                .all_messages = n_ranks,
+                                .sent_bytes = n_ranks == 2 ? 0 : path, .recv_bytes = path,
                                 .all_bytes = bytes * (n_ranks - 1),
                                 .reduced_bytes = path,
+                                .kept_bytes = n_ranks == 2 ? 0 : bytes < WINDOW_BYTES ? bytes : WINDOW_BYTES,
                                 .stays_with_neighbours = true };
 }
 

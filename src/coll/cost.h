@@ -1,16 +1,17 @@
 /* cost.h - how long an algorithm takes: what it has to do (effort), times what that costs here.
  *
- *     time = crowd (turns * turn + messages * message + reduced * reduce + spilled * keep) + moved * byte
+ *     time = crowd (turns * turn + reduced * reduce + spilled * keep) + handled * message + moved * byte
  *
  *     turns      messages that must follow one another, each waiting for the one before
- *     messages   what the busiest rank sends
- *     path       bytes that it sends or receives, whichever is more
- *     all        bytes that all ranks together send
+ *     messages   that the busiest rank sends, and that all ranks together send
+ *     sent, recv, all   bytes that it sends, that it receives, and that all together send
  *     reduced    bytes that pass through arithmetic on the longest path
  *     kept       bytes that arrive before they can be used, and are read again later; spilled: what of
  *                them does not fit into a cache
- *     moved      path, or all / servers if that is more: whatever moves bytes (the cores of a host,
- *                or the hosts of a network) is shared by the ranks
+ *     handled    messages, or all messages / cores if that is more
+ *     moved      within a host, where a core copies every byte: (sent + recv) / 2, or all / cores if that
+ *                is more; between hosts, whose links work both ways at once: the larger of sent and recv,
+ *                or all / hosts if that is more
  *     crowd      ranks to a core, at least 1; between hosts a turn is a wait, which takes no core
  *
  * This is the usual model (latency, bandwidth, arithmetic) with two terms for what a small machine adds:
@@ -27,8 +28,9 @@
 
 /* For one call, on the rank that has most to do. Written by each algorithm beside its byte formula. */
 struct gmi_effort {
-    double turns, messages;
-    double path_bytes, all_bytes;
+    double turns;
+    double messages, all_messages;
+    double sent_bytes, recv_bytes, all_bytes;
     double reduced_bytes, kept_bytes;
     bool   stays_with_neighbours; /* bytes go between neighbours in the ring only */
 };
@@ -37,7 +39,9 @@ static inline struct gmi_effort gmi_effort_sum(struct gmi_effort a, struct gmi_e
 {
     a.turns += b.turns;
     a.messages += b.messages;
-    a.path_bytes += b.path_bytes;
+    a.all_messages += b.all_messages;
+    a.sent_bytes += b.sent_bytes;
+    a.recv_bytes += b.recv_bytes;
     a.all_bytes += b.all_bytes;
     a.reduced_bytes += b.reduced_bytes;
     a.kept_bytes += b.kept_bytes;

@@ -168,7 +168,8 @@ static struct gmi_effort once(int n_ranks, double bytes, bool is_summed)
     double moved = bytes * (n_ranks - 1) / n_ranks;
     return (struct gmi_effort){ .turns = gmi_n_batches(n_ranks - 1),
                                 .messages = n_ranks - 1,
-                                .path_bytes = moved,
+                                .all_messages = n_ranks * (n_ranks - 1),
+                                .sent_bytes = moved, .recv_bytes = moved,
                                 .all_bytes = moved * n_ranks,
                                 .reduced_bytes = is_summed ? moved : 0,
                                 .kept_bytes = moved };
@@ -193,7 +194,9 @@ static struct gmi_effort all_reduce_effort(int n_ranks, double bytes)
 static struct gmi_effort reduce_effort(int n_ranks, double bytes)
 {
     struct gmi_effort up = once(n_ranks, bytes, false);
-    up.all_bytes = up.path_bytes;
+    up.all_bytes = up.recv_bytes;
+    up.sent_bytes = 0;
+    up.all_messages = n_ranks - 1;
     return gmi_effort_sum(once(n_ranks, bytes, true), up);
 }
 

@@ -54,7 +54,8 @@ static struct gmi_effort effort(int n_ranks, double bytes)
 {
     int rounds = n_rounds(n_ranks);
     (void)bytes;
-    return (struct gmi_effort){ .turns = rounds, .messages = rounds, .path_bytes = rounds, .all_bytes = rounds * n_ranks };
+    return (struct gmi_effort){ .turns = rounds, .messages = rounds, .all_messages = rounds * n_ranks,
+                                .sent_bytes = rounds, .recv_bytes = rounds, .all_bytes = rounds * n_ranks };
 }
 
 const struct gmi_algo gmi_dissemination_barrier = {

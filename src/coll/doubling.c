@@ -96,8 +96,9 @@ static struct gmi_effort effort(int n_ranks, double bytes)
     double          rounds = p.n_exchanges, extra = p.n_pairs > 0;
     return (struct gmi_effort){ .turns = rounds + 2 * extra,
                                 .messages = rounds + extra,
-                                .path_bytes = bytes * (rounds + 2 * extra),
-                                .all_bytes = bytes * (rounds * (n_ranks - p.n_pairs) + 2 * p.n_pairs),
+                                .all_messages = rounds * (1 << p.n_exchanges) + 2 * p.n_pairs,
+                                .sent_bytes = bytes * (rounds + 2 * extra), .recv_bytes = bytes * (rounds + 2 * extra),
+                                .all_bytes = bytes * (rounds * (1 << p.n_exchanges) + 2 * p.n_pairs),
                                 .reduced_bytes = bytes * (rounds + extra),
                                 .kept_bytes = bytes * (rounds + extra) };
 }

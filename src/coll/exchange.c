@@ -51,7 +51,8 @@ static uint64_t payload_sent_bytes(const struct gmi_shape *s)
 static struct gmi_effort effort(int n_ranks, double bytes)
 {
     double moved = bytes * (n_ranks - 1);
-    return (struct gmi_effort){ .turns = 1, .messages = n_ranks - 1, .path_bytes = moved, .all_bytes = moved * n_ranks,
+    return (struct gmi_effort){ .turns = 1, .messages = n_ranks - 1, .all_messages = n_ranks * (n_ranks - 1),
+                                .sent_bytes = moved, .recv_bytes = moved, .all_bytes = moved * n_ranks,
                                 .reduced_bytes = moved, .kept_bytes = moved };
 }
 

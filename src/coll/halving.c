@@ -182,7 +182,8 @@ static struct gmi_effort effort(int n_ranks, double bytes)
     double          one_way = bytes * (p - 1) / p, extra = f.n_pairs > 0;
     return (struct gmi_effort){ .turns = 2 * f.n_exchanges + 2 * extra,
                                 .messages = 2 * f.n_exchanges + extra,
-                                .path_bytes = 2 * one_way + 2 * extra * bytes,
+                                .all_messages = 2 * f.n_exchanges * p + 2 * f.n_pairs,
+                                .sent_bytes = 2 * one_way + 2 * extra * bytes, .recv_bytes = 2 * one_way + 2 * extra * bytes,
                                 .all_bytes = 2 * one_way * p + 2 * bytes * f.n_pairs,
                                 .reduced_bytes = one_way + extra * bytes,
                                 .kept_bytes = one_way + extra * bytes };

@@ -409,7 +409,8 @@ static uint64_t all_reduce_bytes(const struct gmi_shape *s)
 static struct gmi_effort once(int n_ranks, double bytes)
 {
     double moved = bytes / 2 * (n_ranks - 1) / n_ranks;
-    return (struct gmi_effort){ .turns = 1, .messages = n_ranks - 1, .path_bytes = moved, .all_bytes = moved * n_ranks,
+    return (struct gmi_effort){ .turns = 1, .messages = n_ranks - 1, .all_messages = n_ranks * (n_ranks - 1),
+                                .sent_bytes = moved, .recv_bytes = moved, .all_bytes = moved * n_ranks,
                                 .reduced_bytes = 2 * moved };
 }
 

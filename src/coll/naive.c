@@ -205,8 +205,9 @@ static uint64_t payload_sent_bytes(const struct gmi_shape *s)
 static struct gmi_effort effort(int n_ranks, double bytes)
 {
     double moved = bytes * (n_ranks - 1);
-    return (struct gmi_effort){ .turns = n_ranks - 1, .messages = (n_ranks - 1) * (1 + (int)(bytes / BLOCK_BYTES)),
-                                .path_bytes = moved, .all_bytes = moved * n_ranks, .reduced_bytes = moved,
+    double messages = (n_ranks - 1) * (1 + bytes / BLOCK_BYTES);
+    return (struct gmi_effort){ .turns = n_ranks - 1, .messages = messages, .all_messages = messages * n_ranks,
+                                .sent_bytes = moved, .recv_bytes = moved, .all_bytes = moved * n_ranks, .reduced_bytes = moved,
                                 .stays_with_neighbours = true };
 }
 

@@ -64,7 +64,8 @@ static struct gmi_effort in_rounds(int n_ranks, double bytes, int n_rounds, doub
     double moved = bytes * (n_ranks - 1) / n_ranks;
     return (struct gmi_effort){ .turns = n_rounds,
                                 .messages = n_ranks - 1,
-                                .path_bytes = moved,
+                                .all_messages = n_ranks * (n_ranks - 1),
+                                .sent_bytes = moved, .recv_bytes = moved,
                                 .all_bytes = moved * n_ranks,
                                 .kept_bytes = kept_bytes };
 }

@@ -272,7 +272,8 @@ static uint64_t barrier_bytes(const struct gmi_shape *s) { return (uint64_t)s->n
 static struct gmi_effort once_around(int n_ranks, double bytes, bool is_summed)
 {
     double moved = bytes * (n_ranks - 1) / n_ranks;
-    return (struct gmi_effort){ .turns = n_ranks - 1, .messages = n_ranks - 1, .path_bytes = moved,
+    return (struct gmi_effort){ .turns = n_ranks - 1, .messages = n_ranks - 1,
+                                .all_messages = n_ranks * (n_ranks - 1), .sent_bytes = moved, .recv_bytes = moved,
                                 .all_bytes = moved * n_ranks, .reduced_bytes = is_summed ? moved : 0,
                                 .stays_with_neighbours = true };
 }

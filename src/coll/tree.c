@@ -65,12 +65,12 @@ static uint64_t payload_sent_bytes(const struct gmi_shape *s)
     return gmi_shape_bytes(s) * children;
 }
 
-/* The root sends the whole buffer in each round. */
+/* The root sends the whole buffer in each round; to greet a neighbour is half a message. */
 static struct gmi_effort effort(int n_ranks, double bytes)
 {
     int rounds = n_rounds(n_ranks);
-    return (struct gmi_effort){ .turns = rounds, .messages = rounds, .path_bytes = bytes * rounds,
-                                .all_bytes = bytes * (n_ranks - 1), .kept_bytes = bytes };
+    return (struct gmi_effort){ .turns = rounds, .messages = rounds, .all_messages = 1.5 * (n_ranks - 1),
+                                .sent_bytes = bytes * rounds, .all_bytes = bytes * (n_ranks - 1), .kept_bytes = bytes };
 }
 
 const struct gmi_algo gmi_tree_broadcast = {

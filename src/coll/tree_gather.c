@@ -180,8 +180,9 @@ static struct gmi_effort effort(int n_ranks, double bytes)
     int    rounds = gmi_binomial_rounds(n_ranks);
     double moved = bytes * (n_ranks - 1) / n_ranks;
     return (struct gmi_effort){ .turns = rounds,
-                                .messages = rounds,
-                                .path_bytes = moved,
+                                .messages = rounds / 2.0,
+                                .all_messages = n_ranks - 1,
+                                .recv_bytes = moved,
                                 .all_bytes = bytes / 2 * rounds,
                                 .kept_bytes = bytes / 2 };
 }

@@ -68,10 +68,11 @@ static struct gmi_effort effort(int n_ranks, double bytes)
     int rounds = gmi_binomial_rounds(n_ranks);
     return (struct gmi_effort){ .turns = rounds,
                                 .messages = rounds,
-                                .path_bytes = bytes * rounds,
+                                .all_messages = 1.5 * (n_ranks - 1), /* to greet a neighbour is half of one */
+                                .recv_bytes = bytes * rounds,
                                 .all_bytes = bytes * (n_ranks - 1),
                                 .reduced_bytes = bytes * rounds,
-                                .kept_bytes = bytes * rounds };
+                                .kept_bytes = bytes };
 }
 
 static size_t work_bytes(const struct gmi_shape *s)
