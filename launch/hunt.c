@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "base/process.h"
 
 struct process {
     pid_t pid, parent, group, session;
@@ -40,26 +41,18 @@ static size_t read_file(const char *path, char *bytes, size_t max_bytes)
     return n;
 }
 
-/* "PID (name, which may hold anything) STATE PPID PGRP SESSION ... STARTTIME(22nd)" */
 static bool read_process(const char *pid_text, struct process *p)
 {
-    char path[64], text[1024];
-    snprintf(path, sizeof path, "/proc/%s/stat", pid_text);
-    size_t n = read_file(path, text, sizeof text - 1);
-    text[n] = '\0';
-    const char *after_name = strrchr(text, ')');
-    if (after_name == NULL) return false;
     enum { EXITING_FLAG = 4 }; /* PF_EXITING of the kernel, unchanged since there is a stat file */
-    char state;
-    unsigned flags;
-    *p = (struct process){ .pid = (pid_t)atol(pid_text) };
-    if (sscanf(after_name + 1,
-               " %c %d %d %d %*d %*d %u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %llu",
-               &state, &p->parent, &p->group, &p->session, &flags, &p->born_ticks) != 6) {
-        return false;
-    }
-    p->is_exiting = (flags & EXITING_FLAG) != 0;
-    p->is_dead = state == 'Z' || state == 'X';
+    struct gmi_process_facts facts;
+    if (!gmi_process_read((uint32_t)atol(pid_text), &facts)) return false;
+    *p = (struct process){ .pid = (pid_t)atol(pid_text),
+                           .parent = facts.parent,
+                           .group = facts.group,
+                           .session = facts.session,
+                           .born_ticks = facts.born_ticks,
+                           .is_exiting = (facts.flags & EXITING_FLAG) != 0,
+                           .is_dead = facts.state == 'Z' || facts.state == 'X' };
     return true;
 }
 

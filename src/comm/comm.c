@@ -14,7 +14,7 @@
 #include "net/host.h"
 #include "reduce/wire.h"
 
-enum { GOODBYE_MS = 2000, ACKNOWLEDGE_MS = 1000, DEFAULT_SPIN_US = 50 };
+enum { GOODBYE_MS = 2000, ACKNOWLEDGE_MS = 1000, DEFAULT_SPIN_US = 50, DEFAULT_STALL_MS = 300000 };
 
 /* ---- options ----------------------------------------------------------------------------------- */
 
@@ -24,7 +24,7 @@ void gm_comm_options_default(gm_comm_options *options)
                                   .rank = -1,
                                   .world_size = -1,
                                   .connect_timeout_ms = 60000,
-                                  .stall_limit_ms = 300000,
+                                  .stall_limit_ms = DEFAULT_STALL_MS,
                                   .spin_us = -1,
                                   .log_level = GM_LOG_WARN };
 }
@@ -140,6 +140,9 @@ static gm_status set_up_root(struct gm_comm *comm, const gm_comm_options *o, gm_
     }
     comm->control.call_back = gmi_line_call_back;
     comm->control.n_lanes = GMI_LANES;
+    comm->control.observe = gmi_comm_observe;
+    comm->control.group_id = comm->group_id;
+    if (o->stall_limit_ms != DEFAULT_STALL_MS) comm->control.own_limit_ms = o->stall_limit_ms;
     comm->control.members[comm->rank].host_id = gmi_host_id(o->host_id);
     comm->control.members[comm->rank].sharing = sharing_of(comm->transport);
     comm->control.members[comm->rank].n_cores = gmi_host_own_cores();
@@ -341,17 +344,10 @@ static struct gmi_link *link_at(const gm_comm *comm, int index)
     return link;
 }
 
-static bool is_busy(const gm_comm *comm)
-{
-    bool is_busy_now = atomic_load(&comm->is_in_call);
-    for (int lane = 0; lane < GMI_LANES; lane++) is_busy_now |= atomic_load(&comm->engines[lane].n_unfinished) > 0;
-    return is_busy_now;
-}
-
 gm_status gm_comm_kernel_traffic(const gm_comm *comm, uint64_t *sent_bytes, uint64_t *recv_bytes)
 {
     if (comm == NULL || sent_bytes == NULL || recv_bytes == NULL) return GM_ERR_ARG;
-    if (is_busy(comm)) return GM_ERR_STATE;
+    if (gmi_comm_is_busy(comm)) return GM_ERR_STATE;
     int64_t deadline_ns = gmi_deadline_after_ms(ACKNOWLEDGE_MS);
     *sent_bytes = *recv_bytes = 0;
     for (int k = 0; k < GMI_LANES * comm->n_ranks; k++) {
@@ -368,7 +364,13 @@ gm_status gm_comm_kernel_traffic(const gm_comm *comm, uint64_t *sent_bytes, uint
 
 static int change_limit(atomic_int *limit_ms, int to_ms) { return to_ms < 0 ? -1 : atomic_exchange(limit_ms, to_ms); }
 
-int gm_comm_set_stall_limit(gm_comm *comm, int limit_ms) { return comm == NULL ? -1 : change_limit(&comm->stall_limit_ms, limit_ms); }
+int gm_comm_set_stall_limit(gm_comm *comm, int limit_ms)
+{
+    if (comm == NULL || limit_ms < 0) return -1;
+    if (comm == comm->root) atomic_store(&comm->control.own_limit_ms, limit_ms);
+    return change_limit(&comm->stall_limit_ms, limit_ms);
+}
+
 int gm_comm_set_call_limit(gm_comm *comm, int limit_ms) { return comm == NULL ? -1 : change_limit(&comm->call_limit_ms, limit_ms); }
 
 /* The row that such a request would run, with its codec chosen. NULL: *status says why not. */

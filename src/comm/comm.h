@@ -76,6 +76,7 @@ struct gm_comm {
     struct gmi_line  *lines[GMI_LANES];   /* by rank; those of messages are made when first needed: NULL */
     struct gmi_engine engines[GMI_LANES]; /* what moves collectives, and messages */
 
+    atomic_ullong entered_seq; /* of the last collective that was begun, or is about to be */
     atomic_bool is_in_call; /* some thread is inside a collective */
     atomic_bool is_alarmed; /* there has been a failure or a goodbye: look under the lock */
 
@@ -85,6 +86,7 @@ struct gm_comm {
     struct gmi_control       control;
     gm_traffic               traffic[GM_COLLECTIVE_END + 1];
     uint64_t                 done_seq; /* of the last collective that succeeded */
+    int64_t                  done_ns; /* (root) when a call ended last, in any of its communicators */
     gm_error                 failure_record; /* of the first call that met the failure */
     struct gmi_acceptor      acceptor;
     bool                     is_accepting;
@@ -183,6 +185,10 @@ gm_status gmi_comm_weigh(struct gm_comm *comm);
 struct gmi_user_op gmi_comm_user_op(const struct gm_comm *comm, int redop);
 
 /* ---- report.c: failures and error records --------------------------------------------------------- */
+/* Is a call of this communicator under way? */
+bool gmi_comm_is_busy(const struct gm_comm *comm);
+/* The control's observe: what this rank is doing. With the lock held. */
+void gmi_comm_observe(void *root, struct gmi_progress *own);
 /* Makes the failure known to all, unless there is one already. Any thread. */
 void gmi_comm_fail(struct gm_comm *comm, const struct gmi_failure *failure);
 bool gmi_comm_has_failed(struct gm_comm *comm, struct gmi_failure *failure);

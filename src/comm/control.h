@@ -1,29 +1,34 @@
 /* control.h - the membership of a communicator as its control connections show it.
  *
  *              rank 0                         a star: one control connection for each other rank.
- *             /  |  \                         Rank 0 relays what one rank has to tell the others, so
+ *             /  |  \                         Its middle relays what one rank has to tell the others, so
  *        rank 1  2   3                        everybody hears of everything within two hops, also of
- *                                             ranks that are no neighbours in the ring.
+ *                                             ranks that are no neighbours in the ring. The middle is
+ *                                             rank 0 and, when that leaves, the lowest that is left.
  *
  *     phase       what happens                                         next
  *     GATHERING   each rank sends JOIN; rank 0 answers MISSING          READY when all have joined
  *                 now and then, and compares fingerprints               (and agree)
  *     READY       FAILURE and GOODBYE travel                            until the end
  *
- * A connection that ends without a goodbye while READY is a lost rank. Its end is what rank 0 sees at once
+ * A connection that ends without a goodbye while READY is a lost rank. Its end is what the middle sees at once
  * when a process dies, whatever the rank was doing; so a death is known everywhere in the time of two
- * messages. When rank 0 dies, every other rank sees that itself.
+ * messages. When the middle dies, every other rank sees that itself. What dies or freezes without an end of
+ * its connection shows by the heartbeats (control_pulse.c).
  *
  * Invariants:
  *   1. The first failure that a rank learns of is kept; later ones change nothing.
- *   2. Every failure is sent on once: by a rank to rank 0, by rank 0 to all.
+ *   2. Every failure is sent on once: by a rank to the middle, by that to all.
  *   3. GOODBYE is the last message of a rank; the end of its connection after that is no failure.
  *
  * All functions are called with the communicator's lock held; none blocks. */
 #ifndef GMI_CONTROL_H
 #define GMI_CONTROL_H
 
+#include <stdatomic.h>
+
 #include "base/log.h"
+#include "base/process.h"
 #include "comm/courier.h"
 #include "comm/failure.h"
 #include "comm/waits.h"
@@ -34,13 +39,33 @@ enum gmi_phase { GMI_GATHERING, GMI_READY };
 
 /* Message kinds. Bodies: docs/protocol.md. */
 enum gmi_message { GMI_JOIN = 1, GMI_READY_TABLE = 2, GMI_MISSING = 3, GMI_FAILURE = 4, GMI_GOODBYE = 5,
-                   GMI_CALL_BACK = 6, GMI_WAITING = 7, GMI_STALLED = 8 };
+                   GMI_CALL_BACK = 6, GMI_WAITING = 7, GMI_STALLED = 8, GMI_BEAT = 9, GMI_LOOK = 10,
+                   GMI_SEEN = 11, GMI_NOTE = 12 };
 
 /* With which ranks a rank shares memory; on the wire. */
 enum gmi_sharing { GMI_SHARES_NEVER = 0, GMI_SHARES_WHERE_IT_CAN = 1, GMI_SHARES_WITH_ALL = 2 };
 
+/* What a rank is doing, as its heartbeats tell. */
+enum gmi_doing { GMI_IN_USER_CODE, GMI_IN_A_CALL, GMI_WAITS_FOR };
+
+struct gmi_progress {
+    enum gmi_doing  doing;
+    uint64_t        entered_seq, done_seq; /* of the root's collectives: the last that was begun, and that succeeded */
+    int64_t         since_ns;              /* by this rank's clock; 0: not known */
+    struct gmi_wait wait;                  /* GMI_WAITS_FOR: in which call, and for whom */
+};
+
+/* How long it has been silent, and what that may mean. */
+struct gmi_pulse {
+    int64_t heard_ns;     /* the last byte of it ... */
+    bool    is_suspected; /* ... was too long ago, and since then: */
+    char    seen_state;   /* what an observer on its host sees (base/process.h) */
+    int     seen_by;
+    int64_t look_ns, tell_ns; /* look again, and say so again, not before */
+};
+
 struct gmi_member {
-    struct gmi_courier courier; /* rank 0: to this rank. Others: only members[0] has one. */
+    struct gmi_courier courier; /* the middle: to this rank. Others: only that of the middle. */
     bool               has_joined;
     bool               has_left;        /* said goodbye ... */
     uint64_t           left_after_seq;  /* ... after so many collectives */
@@ -48,10 +73,15 @@ struct gmi_member {
     uint64_t           host_id; /* net/host.h; our own is set before joining, the others' are known when READY */
     enum gmi_sharing   sharing;
     int                n_cores; /* that it may run on; 0: one of several, to which it is bound */
+    struct gmi_process process; /* like host_id */
+    struct gmi_pulse   pulse;
+    struct gmi_progress progress; /* known to the middle only, and one's own */
 };
 
 struct gmi_control {
     int                   rank, n_ranks;
+    int                   hub; /* who is in the middle */
+    uint32_t              group_id;
     uint32_t              epoch;
     const char           *fingerprint;
     const struct gmi_log *log;
@@ -74,7 +104,13 @@ struct gmi_control {
     /* Called when the lower rank `peer` asks to be called, for a lane (one of n_lanes) of a communicator. */
     void (*call_back)(void *notify_user, int peer, uint32_t group_id, int lane);
     int              n_lanes;
-    struct gmi_waits waits; /* rank 0 */
+    struct gmi_waits waits; /* the middle */
+
+    /* Heartbeats. `observe` fills in what this rank is doing, but for its waits. */
+    void      (*observe)(void *notify_user, struct gmi_progress *own);
+    atomic_int own_limit_ms; /* the stall limit, if the caller has set one: it rules. 0: none; -1: not set */
+    int64_t    stepped_ns, next_beat_ns;
+    int64_t    next_warning_ns;
 };
 
 gm_status gmi_control_init(struct gmi_control *c, int rank, int n_ranks, const char *fingerprint,
@@ -120,6 +156,12 @@ bool gmi_control_may_share(const struct gmi_control *c, int peer);
 
 /* "1, 3" into `text`: who has not joined, as far as this rank knows. */
 void gmi_control_missing(const struct gmi_control *c, char *text, size_t text_bytes);
+
+/* Is the silence of somebody suspicious, so that it is too early to blame another one? */
+bool gmi_control_is_in_doubt(const struct gmi_control *c);
+
+/* What a rank is doing, as far as this one knows; a clause. Returns `text`. */
+const char *gmi_control_doing(struct gmi_control *c, int rank, char *text, size_t text_bytes);
 
 void gmi_control_watch(struct gmi_control *c, struct gmi_poller *poller);
 void gmi_control_step(struct gmi_control *c);

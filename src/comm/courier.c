@@ -5,10 +5,15 @@
 #include "base/bytes.h"
 #include "net/socket.h"
 
+/* A host or a link that is gone is noticed so long after the next heartbeat. */
+enum { ANSWER_MS = 2000 };
+
 void gmi_courier_init(struct gmi_courier *c, int fd)
 {
     *c = (struct gmi_courier){ .fd = fd };
-    if (fd >= 0) gmi_socket_tune(fd);
+    if (fd < 0) return;
+    gmi_socket_tune(fd);
+    gmi_socket_expect_answers(fd, ANSWER_MS);
 }
 
 void gmi_courier_fini(struct gmi_courier *c)

@@ -286,6 +286,15 @@ static gm_status listen_ourselves(struct gmi_engine *e)
     return look_at_alarm(e);
 }
 
+static bool is_in_doubt(struct gmi_engine *e)
+{
+    struct gm_comm *root = e->comm->root;
+    pthread_mutex_lock(&root->lock);
+    bool is_somebody_silent = gmi_control_is_in_doubt(&root->control);
+    pthread_mutex_unlock(&root->lock);
+    return is_somebody_silent;
+}
+
 /* Moves the collective that runs. GM_OK: finished. GM_AGAIN: as far as it goes now. Else it has failed. */
 static gm_status advance(struct gmi_engine *e)
 {
@@ -298,7 +307,12 @@ static gm_status advance(struct gmi_engine *e)
     if (e->blame_at_ns != 0 && !gmi_deadline_passed(e->blame_at_ns)) return GM_AGAIN;
     if (e->blame_at_ns != 0) {
         gm_status word = listen_ourselves(e);
-        return word != GM_OK ? word : blame_peer(e);
+        if (word != GM_OK) return word;
+        if (is_in_doubt(e)) { /* somebody is silent: the cause may be there */
+            e->blame_at_ns = gmi_deadline_after_ms(EARLIER_CAUSE_MS);
+            return GM_AGAIN;
+        }
+        return blame_peer(e);
     }
     if (status == GM_AGAIN && e->limit_at_ns != GMI_NEVER && gmi_deadline_passed(e->limit_at_ns)) return overtime(e);
     if (status == GM_ERR_PEER_LOST && gmi_socket_is_our_trouble(e->op.trouble.sys_errno)) return blame_ourselves(e);
@@ -355,6 +369,7 @@ static void complete(struct gmi_engine *e, gm_status status)
     e->running = NULL;
     e->op.traffic.elapsed_ns = gmi_now_ns() - e->op.begin_ns;
     pthread_mutex_lock(&e->comm->root->lock);
+    e->comm->root->done_ns = gmi_now_ns();
     add_traffic(&e->comm->traffic[e->op.call.collective], &e->op.traffic);
     add_traffic(&e->comm->traffic[GM_COLLECTIVE_END], &e->op.traffic);
     if (status == GM_OK) {
@@ -521,6 +536,7 @@ static gm_status prepare(struct gmi_engine *e, const struct gmi_request *request
     const struct gmi_algo *algo = choose(e, request);
     gm_status              status = GM_OK;
     struct gmi_failure     failure;
+    if (e->lane == GMI_LANE_DATA) atomic_store_explicit(&e->comm->entered_seq, e->comm->seq + 1, memory_order_relaxed);
     if (needs_others(e, request)) {
         status = gmi_comm_need_links(e->comm, algo, request);
     } else if (atomic_load(&e->comm->is_alarmed) && gmi_comm_has_failed(e->comm, &failure)) {

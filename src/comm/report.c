@@ -72,3 +72,23 @@ gm_status gmi_comm_report_failure(struct gm_comm *comm, const struct gmi_op *op,
     pthread_mutex_unlock(&comm->root->lock);
     return e->status;
 }
+
+/* ---- what this rank is doing ---------------------------------------------------------------------- */
+
+bool gmi_comm_is_busy(const struct gm_comm *comm)
+{
+    bool is_busy_now = atomic_load(&comm->is_in_call);
+    for (int lane = 0; lane < GMI_LANES; lane++) is_busy_now |= atomic_load(&comm->engines[lane].n_unfinished) > 0;
+    return is_busy_now;
+}
+
+void gmi_comm_observe(void *user, struct gmi_progress *own)
+{
+    struct gm_comm *root = user;
+    bool            is_any_busy = false;
+    for (struct gm_comm *comm = root; comm != NULL; comm = comm->next) is_any_busy |= gmi_comm_is_busy(comm);
+    own->doing = is_any_busy ? GMI_IN_A_CALL : GMI_IN_USER_CODE;
+    own->entered_seq = atomic_load_explicit(&root->entered_seq, memory_order_relaxed);
+    own->done_seq = root->done_seq;
+    own->since_ns = is_any_busy ? 0 : root->done_ns;
+}

@@ -1,6 +1,7 @@
 #include "comm/waits.h"
 
 #include "base/alloc.h"
+#include "base/clock.h"
 
 gm_status gmi_waits_init(struct gmi_waits *w, int n_ranks)
 {
@@ -45,7 +46,10 @@ static struct gmi_wait *place_for(const struct gmi_waits *w, const struct gmi_de
 const struct gmi_wait *gmi_waits_note(struct gmi_waits *w, const struct gmi_descriptor *call,
                                       int peer, bool has_entered)
 {
-    *place_for(w, call) = (struct gmi_wait){ .is_known = true, .call = *call, .peer = peer, .has_other_entered = has_entered };
+    struct gmi_wait *place = place_for(w, call);
+    bool is_going_on = place->is_known && place->peer >= 0 && place->call.seq == call->seq && is_same_queue(&place->call, call);
+    *place = (struct gmi_wait){ .is_known = true, .call = *call, .peer = peer, .has_other_entered = has_entered,
+                                .since_ns = is_going_on ? place->since_ns : gmi_now_ns() };
     for (int i = 0; i < w->n_ranks * GMI_WAITS_PER_RANK && !is_message(call); i++) {
         const struct gmi_wait *other = &w->all[i];
         if (!other->is_known || !is_same_queue(&other->call, call) || other->call.seq != call->seq)
@@ -53,6 +57,15 @@ const struct gmi_wait *gmi_waits_note(struct gmi_waits *w, const struct gmi_desc
         if (!gmi_descriptor_same(&other->call, call)) return other;
     }
     return NULL;
+}
+
+bool gmi_waits_is_waiting(const struct gmi_waits *w, int rank)
+{
+    const struct gmi_wait *own = waits_of(w, rank);
+    for (int i = 0; w->all != NULL && i < GMI_WAITS_PER_RANK; i++) {
+        if (own[i].is_known && own[i].peer >= 0) return true;
+    }
+    return false;
 }
 
 /* In what a rank waits, the same call rather than another one; NULL: it does not wait. */

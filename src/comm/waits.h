@@ -17,6 +17,7 @@ struct gmi_wait {
     struct gmi_descriptor call;     /* its rank is who waits */
     int                   peer;     /* for whom; -1: for nobody in particular, or not any more */
     bool                  has_other_entered; /* that one has sent it the same descriptor */
+    int64_t               since_ns; /* by the clock of who noted it */
 };
 
 struct gmi_waits {
@@ -31,6 +32,8 @@ void      gmi_waits_fini(struct gmi_waits *w);
  * communicator and describes it otherwise; NULL: there is none. */
 const struct gmi_wait *gmi_waits_note(struct gmi_waits *w, const struct gmi_descriptor *call,
                                       int peer, bool has_entered);
+
+bool gmi_waits_is_waiting(const struct gmi_waits *w, int rank);
 
 /* From the wait of call->rank in this call to who does not wait. */
 struct gmi_chain {

@@ -171,6 +171,22 @@ void gmi_socket_tune(int fd)
     if (is_local(fd)) setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, "reno", 4);
 }
 
+void gmi_socket_probe_when_idle(int fd)
+{
+    int one = 1, probes = 2;
+    setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof one);
+    setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &one, sizeof one); /* seconds */
+    setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &one, sizeof one);
+    setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof probes);
+}
+
+void gmi_socket_expect_answers(int fd, int within_ms)
+{
+    unsigned limit_ms = (unsigned)within_ms;
+    gmi_socket_probe_when_idle(fd);
+    setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &limit_ms, sizeof limit_ms);
+}
+
 gm_status gmi_socket_own_address(int fd, struct gmi_address *a)
 {
     memset(a, 0, sizeof *a);

@@ -44,6 +44,13 @@ bool gmi_socket_is_over(int fd);
 /* Small messages go out at once (TCP_NODELAY), and connections within this host are not paced. */
 void gmi_socket_tune(int fd);
 
+/* The kernel ends the connection (ETIMEDOUT) when the other host has not answered for so long, idle or not. On a
+ * socket whose peer always reads: a peer that only reads slowly would be taken for one that is gone. */
+void gmi_socket_expect_answers(int fd, int within_ms);
+
+/* The same for an idle socket only, within about 3 s. */
+void gmi_socket_probe_when_idle(int fd);
+
 gm_status gmi_socket_own_address(int fd, struct gmi_address *address);
 gm_status gmi_socket_peer_address(int fd, struct gmi_address *address);
 

@@ -61,5 +61,6 @@ struct gmi_link *gmi_link_tcp_create(int fd)
     tcp->base.ops = &tcp_ops;
     tcp->fd = fd;
     gmi_socket_tune(fd);
+    gmi_socket_probe_when_idle(fd);
     return &tcp->base;
 }
