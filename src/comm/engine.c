@@ -21,6 +21,9 @@ enum {
     TELL_AFTER_MS = 200,
     /* A rank that has waited for too long gives rank 0 so long to say who is to blame. */
     ANSWER_MS = 1000,
+    /* A link whose other host has not acknowledged for so long is broken; it is looked for so often. */
+    UNANSWERED_MS = 2000,
+    LOOK_EVERY_MS = 500,
 };
 
 /* ---- failures, as they strike the collective that runs ------------------------------------------- */
@@ -111,6 +114,25 @@ static gm_status mismatched(struct gmi_engine *e)
     /* They are a call behind when ours could be finished without them, by a broadcast's root, say. */
     bool is_behind = theirs.seq == e->done_call.seq && theirs.seq != 0;
     struct gmi_failure failure = gmi_failure_of_mismatch(own_rank(e), &theirs, is_behind ? &e->done_call : &e->op.trouble.ours);
+    return fail_and_report(e, &failure);
+}
+
+/* Nothing moves: has one of the links been cut, so that the kernel asks the other host in vain? */
+static int find_unanswered(const struct gmi_engine *e)
+{
+    for (int k = 0; k < e->comm->n_ranks; k++) {
+        struct gmi_link *link = e->op.group->ports[k].link;
+        if (link != NULL && gmi_link_is_unanswered(link, UNANSWERED_MS)) return k;
+    }
+    return -1;
+}
+
+static gm_status cut_off(struct gmi_engine *e, int peer)
+{
+    int                world_peer = world_rank(e, peer);
+    struct gmi_failure failure = failure_of(e, GM_ERR_PEER_LOST, world_peer);
+    snprintf(failure.cause, sizeof failure.cause, "rank %d (%s) cannot be reached by rank %d: nothing has been acknowledged "
+             "for %d ms", world_peer, address_of(e, world_peer), own_rank(e), UNANSWERED_MS);
     return fail_and_report(e, &failure);
 }
 
@@ -208,7 +230,7 @@ static int64_t next_ns(const struct gmi_engine *e)
     if (e->blame_at_ns != 0) return e->blame_at_ns;
     if (e->answer_at_ns != 0) return earlier(e->answer_at_ns, e->limit_at_ns);
     int64_t still_ns = earlier(stall_deadline_ns(e), must_tell(e) ? tell_deadline_ns(e) : GMI_NEVER);
-    return earlier(e->limit_at_ns, still_ns);
+    return earlier(e->limit_at_ns, earlier(still_ns, e->look_at_ns));
 }
 
 /* Notes on whom the op waits, and tells the poller (NULL: nobody). A broken link is not watched: it would be
@@ -269,6 +291,7 @@ static gm_status begin(struct gmi_engine *e)
     gmi_op_begin(&e->op);
     e->still_bytes = 0;
     e->still_since_ns = e->op.begin_ns;
+    e->look_at_ns = e->op.begin_ns + UNANSWERED_MS * GMI_NS_PER_MS;
     e->is_told = false;
     e->answer_at_ns = 0;
     bool is_alarmed = atomic_load_explicit(&e->comm->is_alarmed, memory_order_acquire);
@@ -415,6 +438,7 @@ static void restart_stillness(struct gmi_engine *e, int64_t now_ns)
     if (e->is_told) tell_waiting(e, -1, false);
     e->still_bytes = e->op.moved_bytes;
     e->still_since_ns = now_ns;
+    e->look_at_ns = now_ns + UNANSWERED_MS * GMI_NS_PER_MS;
     e->is_told = false;
     e->answer_at_ns = 0;
 }
@@ -425,6 +449,14 @@ static bool mind_stillness(struct gmi_engine *e)
 {
     if (e->blame_at_ns != 0) return false;
     note_interest(e, NULL);
+    if (e->op.moved_bytes == e->still_bytes && gmi_deadline_passed(e->look_at_ns)) {
+        int peer = find_unanswered(e);
+        e->look_at_ns = gmi_deadline_after_ms(LOOK_EVERY_MS);
+        if (peer >= 0) {
+            complete(e, cut_off(e, peer));
+            return true;
+        }
+    }
     if (e->op.moved_bytes != e->still_bytes) {
         restart_stillness(e, gmi_now_ns());
     } else if (e->answer_at_ns != 0) {

@@ -187,6 +187,16 @@ void gmi_socket_expect_answers(int fd, int within_ms)
     setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &limit_ms, sizeof limit_ms);
 }
 
+bool gmi_socket_is_unanswered(int fd, int for_ms)
+{
+    struct tcp_info info = { 0 };
+    socklen_t       bytes = sizeof info;
+    enum { ASKED_OFTEN = 2 };
+    if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &bytes) != 0) return false;
+    bool asks_in_vain = (info.tcpi_unacked > 0 && info.tcpi_retransmits >= ASKED_OFTEN) || info.tcpi_probes >= ASKED_OFTEN;
+    return asks_in_vain && info.tcpi_last_ack_recv >= (unsigned)for_ms;
+}
+
 gm_status gmi_socket_own_address(int fd, struct gmi_address *a)
 {
     memset(a, 0, sizeof *a);

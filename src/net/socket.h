@@ -51,6 +51,10 @@ void gmi_socket_expect_answers(int fd, int within_ms);
 /* The same for an idle socket only, within about 3 s. */
 void gmi_socket_probe_when_idle(int fd);
 
+/* Has nothing been acknowledged for so long, though the kernel asks again and again? A peer whose process does not
+ * read answers all the same. */
+bool gmi_socket_is_unanswered(int fd, int for_ms);
+
 gm_status gmi_socket_own_address(int fd, struct gmi_address *address);
 gm_status gmi_socket_peer_address(int fd, struct gmi_address *address);
 

@@ -54,6 +54,9 @@ struct gmi_link_ops {
 
     /* Optional (NULL): what the kernel counted; see gmi_socket_kernel_counts. */
     gm_status (*kernel_counts)(struct gmi_link *link, uint64_t *sent_bytes, uint64_t *recv_bytes);
+
+    /* Optional (NULL): has the other host not acknowledged for so long what it should have? */
+    bool (*is_unanswered)(struct gmi_link *link, int for_ms);
 };
 
 /* Embedded as the first member by every transport. */
@@ -84,6 +87,10 @@ static inline void gmi_link_watch(struct gmi_link *link, struct gmi_poller *poll
     link->ops->watch(link, poller, interest);
 }
 static inline void gmi_link_finish(struct gmi_link *link) { link->ops->finish(link); }
+static inline bool gmi_link_is_unanswered(struct gmi_link *link, int for_ms)
+{
+    return link->ops->is_unanswered != NULL && link->ops->is_unanswered(link, for_ms);
+}
 static inline void gmi_link_close(struct gmi_link *link)
 {
     if (link != NULL) link->ops->close(link);

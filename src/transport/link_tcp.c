@@ -41,6 +41,11 @@ static gm_status kernel_counts(struct gmi_link *link, uint64_t *sent_bytes, uint
     return gmi_socket_kernel_counts(((struct tcp_link *)link)->fd, sent_bytes, recv_bytes);
 }
 
+static bool is_unanswered(struct gmi_link *link, int for_ms)
+{
+    return gmi_socket_is_unanswered(((struct tcp_link *)link)->fd, for_ms);
+}
+
 static const struct gmi_link_ops tcp_ops = {
     .name = "tcp",
     .send_some = send_some,
@@ -49,6 +54,7 @@ static const struct gmi_link_ops tcp_ops = {
     .finish = finish,
     .close = close_link,
     .kernel_counts = kernel_counts,
+    .is_unanswered = is_unanswered,
 };
 
 struct gmi_link *gmi_link_tcp_create(int fd)

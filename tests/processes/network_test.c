@@ -1,0 +1,286 @@
+/* Each rank on a host of its own, as far as the kernel is concerned: a network namespace with one interface, whose
+ * other end is a port of a bridge. A cable is pulled in every phase of a communicator's life; within three seconds
+ * everybody names somebody at an end of it. Skipped where namespaces or bridges may not be made. */
+#include <fcntl.h>
+#include <sched.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/clock.h"
+#include "tests/support/ranks.h"
+
+enum { N = 4, DEFAULT_LIMIT_MS = 300000, BOUND_MS = 3000, PORT = 4100, BIG_ELEMS = 1 << 21 };
+enum mark { NAKED, PLUGGED, READY, CUT, TOLD };
+
+static bool has_network;
+
+/* ---- hosts and cables ------------------------------------------------------------------------------ */
+
+static int run(const char *format, ...) __attribute__((format(printf, 1, 2)));
+static int run(const char *format, ...)
+{
+    char    command[400];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(command, sizeof command, format, args);
+    va_end(args);
+    strcat(command, " >/dev/null 2>&1");
+    return system(command);
+}
+
+static void write_file(const char *path, const char *text)
+{
+    int fd = open(path, O_WRONLY);
+    if (fd >= 0) (void)!write(fd, text, strlen(text));
+    if (fd >= 0) close(fd);
+}
+
+/* This process moves into a network of its own, in which there is a bridge. */
+static bool make_network(void)
+{
+    char uid_map[40], gid_map[40];
+    snprintf(uid_map, sizeof uid_map, "0 %d 1", (int)getuid());
+    snprintf(gid_map, sizeof gid_map, "0 %d 1", (int)getgid());
+    if (unshare(CLONE_NEWUSER | CLONE_NEWNET | CLONE_NEWNS) != 0) return false;
+    write_file("/proc/self/setgroups", "deny");
+    write_file("/proc/self/uid_map", uid_map);
+    write_file("/proc/self/gid_map", gid_map);
+    return run("ip link add br0 type bridge && ip link set br0 up && ip link set lo up") == 0;
+}
+
+static void be_on_a_host_of_ones_own(struct rank_self *self)
+{
+    rank_check(self, unshare(CLONE_NEWNET) == 0);
+    rank_mark(self, NAKED);
+    rank_await(self, PLUGGED, 1);
+    rank_check(self, run("ip link set lo up && ip addr add 10.77.0.%d/24 dev eth0 && ip link set eth0 up", self->rank + 1) == 0);
+}
+
+static struct ranks *start(void **state, void (*body)(struct rank_self *), const void *user, int connect_ms)
+{
+    struct ranks_job job = { .n_ranks = N, .body = body, .user = user, .is_hand_started = true, .host = "10.77.0.1", .port = PORT,
+                             .stall_limit_ms = DEFAULT_LIMIT_MS, .connect_timeout_ms = connect_ms };
+    struct ranks *r = ranks_start(state, &job);
+    ranks_await(r, NAKED, N);
+    for (int k = 0; k < N; k++) {
+        run("ip link del v%d", k); /* of an earlier job whose ranks were killed */
+        assert_int_equal(run("ip link add v%d type veth peer name eth0 netns %d && ip link set v%d master br0 up", k,
+                             (int)ranks_pid(r, k), k), 0);
+    }
+    atomic_store(&ranks_shared(r)->marks[PLUGGED], 1);
+    return r;
+}
+
+/* ---- what everybody is doing ------------------------------------------------------------------------ */
+
+enum phase { IN_BIG_CALLS, IN_A_BARRIER, IN_AN_ASYNC_WAIT, IN_USER_CODE, IN_DESTROY };
+enum how { CABLE_PULLED, PACKETS_SWALLOWED };
+
+struct plan {
+    int        cut; /* whose cable */
+    enum phase phase;
+    enum how   how;
+};
+
+static void nap_ms(int ms) { nanosleep(&(struct timespec){ .tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000L }, NULL); }
+
+static gm_status live_through(struct rank_self *self, enum phase phase)
+{
+    static float values[BIG_ELEMS];
+    gm_status    status = GM_OK;
+    gm_work     *work;
+    switch (phase) {
+    case IN_A_BARRIER:
+        if (self->rank == N - 1) nap_ms(BOUND_MS * ranks_slowness()); /* the others wait for it */
+        return gm_barrier(self->comm);
+    case IN_AN_ASYNC_WAIT:
+        rank_await(self, CUT, 1);
+        rank_ok(self, gm_all_reduce_start(self->comm, values, values, 1000, GM_F32, GM_SUM, &work));
+        status = gm_work_wait(work, -1);
+        gm_work_release(work);
+        return status;
+    case IN_USER_CODE:
+        rank_await(self, CUT, 1);
+        nap_ms(BOUND_MS * ranks_slowness() - 50);
+        return gm_barrier(self->comm);
+    default:
+        while (status == GM_OK) status = gm_all_reduce(self->comm, values, values, BIG_ELEMS, GM_F32, GM_SUM);
+        return status;
+    }
+}
+
+static void live(struct rank_self *self)
+{
+    const struct plan *plan = self->user;
+    be_on_a_host_of_ones_own(self);
+    rank_create(self);
+    rank_ok(self, gm_barrier(self->comm));
+    rank_mark(self, READY);
+    if (plan->phase != IN_DESTROY) {
+        rank_expect(self, GM_ERR_PEER_LOST, live_through(self, plan->phase));
+        rank_record(self, GM_ERR_PEER_LOST);
+        rank_say(self, "%lld ms after the cut: %s",
+                 (long long)((self->record->at_ns - atomic_load(&self->shared->times_ns[CUT])) / GMI_NS_PER_MS),
+                 gm_comm_error(self->comm)->text);
+        rank_mark(self, TOLD);
+    } else {
+        rank_await(self, CUT, 1);
+    }
+    int64_t begin_ns = gmi_now_ns();
+    rank_destroy(self);
+    rank_check(self, gmi_now_ns() - begin_ns < BOUND_MS * GMI_NS_PER_MS * ranks_slowness());
+    rank_mark(self, TOLD);
+}
+
+static void cut_one_off(void **state, struct plan plan)
+{
+    if (!has_network) skip();
+    struct ranks *r = start(state, live, &plan, 0);
+    ranks_await(r, READY, N);
+    ranks_serve(r, 50);
+    atomic_store(&ranks_shared(r)->times_ns[CUT], gmi_now_ns());
+    run(plan.how == CABLE_PULLED ? "ip link set v%d down" : "ip link set v%d nomaster", plan.cut);
+    atomic_store(&ranks_shared(r)->marks[CUT], 1);
+    ranks_finish(r);
+    int64_t slowest_ms = 0;
+    for (int k = 0; k < N && plan.phase != IN_DESTROY; k++) {
+        const struct rank_record *record = &ranks_shared(r)->records[k];
+        int64_t took_ms = (record->at_ns - atomic_load(&ranks_shared(r)->times_ns[CUT])) / GMI_NS_PER_MS;
+        if (took_ms > slowest_ms) slowest_ms = took_ms;
+        /* The one behind the cable names whom it misses first. */
+        if (k != plan.cut) assert_int_equal(record->error.culprit, plan.cut);
+        else assert_int_not_equal(record->error.culprit, plan.cut);
+    }
+    print_message("rank %d cut off, phase %d: all know after %lld ms\n", plan.cut, plan.phase, (long long)slowest_ms);
+    assert_true(slowest_ms <= (BOUND_MS + 100) * ranks_slowness());
+}
+
+static void a_pulled_cable_in_the_middle_of_big_calls(void **state)
+{
+    cut_one_off(state, (struct plan){ 2, IN_BIG_CALLS, CABLE_PULLED });
+}
+static void rank_0_behind_a_network_that_swallows_all(void **state)
+{
+    cut_one_off(state, (struct plan){ 0, IN_BIG_CALLS, PACKETS_SWALLOWED });
+}
+static void while_all_wait_in_a_barrier(void **state)
+{
+    cut_one_off(state, (struct plan){ 1, IN_A_BARRIER, PACKETS_SWALLOWED });
+}
+static void in_an_asynchronous_wait_that_begins_after_the_cut(void **state)
+{
+    cut_one_off(state, (struct plan){ 3, IN_AN_ASYNC_WAIT, CABLE_PULLED });
+}
+static void while_nobody_calls_anything(void **state)
+{
+    cut_one_off(state, (struct plan){ 2, IN_USER_CODE, PACKETS_SWALLOWED });
+}
+static void a_goodbye_over_a_cut_cable_ends_too(void **state)
+{
+    cut_one_off(state, (struct plan){ 1, IN_DESTROY, CABLE_PULLED });
+}
+
+/* ---- one link of many ------------------------------------------------------------------------------ */
+
+/* Both ends still reach rank 0: no heartbeat is missed, only what they have for each other gets lost. */
+static void lose_a_neighbour(struct rank_self *self)
+{
+    static float values[BIG_ELEMS];
+    gm_status    status = GM_OK;
+    be_on_a_host_of_ones_own(self);
+    self->options.algorithm = "ring";
+    rank_create(self);
+    rank_mark(self, READY);
+    rank_await(self, READY, N);
+    if (self->rank == 1) {
+        atomic_store(&self->shared->times_ns[CUT], gmi_now_ns());
+        rank_check(self, run("ip route add blackhole 10.77.0.3/32") == 0);
+    }
+    while (status == GM_OK) status = gm_all_reduce(self->comm, values, values, BIG_ELEMS, GM_F32, GM_SUM);
+    rank_record(self, status);
+    rank_say(self, "%s", gm_comm_error(self->comm)->text);
+    rank_expect(self, GM_ERR_PEER_LOST, status);
+    rank_check(self, gm_comm_error(self->comm)->culprit == 1 || gm_comm_error(self->comm)->culprit == 2);
+    rank_destroy(self);
+}
+
+static void a_cut_between_two_neighbours_is_blamed_on_one_of_them(void **state)
+{
+    if (!has_network) skip();
+    struct ranks *r = start(state, lose_a_neighbour, NULL, 0);
+    ranks_finish(r);
+    int64_t slowest_ms = 0;
+    for (int k = 0; k < N; k++) {
+        int64_t took_ms = (ranks_shared(r)->records[k].at_ns - atomic_load(&ranks_shared(r)->times_ns[CUT])) / GMI_NS_PER_MS;
+        if (took_ms > slowest_ms) slowest_ms = took_ms;
+        assert_int_equal(ranks_shared(r)->records[k].error.culprit, ranks_shared(r)->records[0].error.culprit);
+    }
+    print_message("a link cut: all know after %lld ms\n", (long long)slowest_ms);
+    assert_true(slowest_ms <= (BOUND_MS + 500) * ranks_slowness());
+}
+
+/* ---- start-up -------------------------------------------------------------------------------------- */
+
+enum { LATE = 3, LOST = 1, CONNECT_MS = 6000 };
+
+static void be_cut_off_while_gathering(struct rank_self *self)
+{
+    be_on_a_host_of_ones_own(self);
+    if (self->rank == LATE) { /* so that the others wait, and notice first */
+        rank_await(self, CUT, 1);
+        nap_ms(BOUND_MS * ranks_slowness());
+    }
+    if (self->rank != LATE) rank_mark(self, READY);
+    gm_error  error;
+    gm_status status = gm_comm_create(&self->comm, &self->options, &error);
+    rank_record(self, status);
+    rank_say(self, "%s", error.text);
+    if (self->rank == LOST) {
+        rank_check(self, status == GM_ERR_PEER_LOST && error.culprit == 0);
+    } else {
+        rank_check(self, status == GM_ERR_TIMEOUT && strstr(error.text, "rank(s) 1 of 4 did not come") != NULL);
+    }
+}
+
+static void a_rank_cut_off_at_the_start_is_missed_by_name(void **state)
+{
+    if (!has_network) skip();
+    struct ranks *r = start(state, be_cut_off_while_gathering, NULL, CONNECT_MS * ranks_slowness());
+    ranks_await(r, READY, N - 1);
+    ranks_serve(r, 700);
+    atomic_store(&ranks_shared(r)->times_ns[CUT], gmi_now_ns());
+    run("ip link set v%d nomaster", LOST);
+    atomic_store(&ranks_shared(r)->marks[CUT], 1);
+    ranks_finish(r);
+    int64_t took_ms = (ranks_shared(r)->records[LOST].at_ns - atomic_load(&ranks_shared(r)->times_ns[CUT])) / GMI_NS_PER_MS;
+    print_message("start-up: the rank that was cut off knows after %lld ms\n", (long long)took_ms);
+    assert_true(took_ms <= BOUND_MS * ranks_slowness());
+    assert_non_null(strstr(ranks_said(r, 0), "rank 1 went away while the others were still gathering"));
+}
+
+int main(void)
+{
+    has_network = make_network();
+#define TEST(name) cmocka_unit_test_teardown(name, ranks_teardown)
+    const struct CMUnitTest tests[] = {
+        TEST(a_pulled_cable_in_the_middle_of_big_calls),
+        TEST(rank_0_behind_a_network_that_swallows_all),
+        TEST(while_all_wait_in_a_barrier),
+        TEST(in_an_asynchronous_wait_that_begins_after_the_cut),
+        TEST(while_nobody_calls_anything),
+        TEST(a_goodbye_over_a_cut_cable_ends_too),
+        TEST(a_cut_between_two_neighbours_is_blamed_on_one_of_them),
+        TEST(a_rank_cut_off_at_the_start_is_missed_by_name),
+    };
+    return cmocka_run_group_tests_name("network", tests, NULL, NULL);
+}
