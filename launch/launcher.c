@@ -45,6 +45,7 @@
 #include "launch/hunt.h"
 #include "launch/relay.h"
 #include "launch/signals.h"
+#include "launch/stopped.h"
 #include "launch/worker.h"
 #include "net/poller.h"
 #include "rendezvous/store_server.h"
@@ -59,6 +60,7 @@ enum {
     SWEEP_LIMIT_MS = 10000, /* one that cannot die (it hangs in the kernel) is left */
     DRAIN_LIMIT_MS = 2000,  /* for a reader that does not read, once the job was told to stop */
     TICK_MS = 1000,         /* the store wants a step that often */
+    STOPPED_MS = 900,       /* a worker that is stopped may be why others fail */
     MAX_SPARED = 64,
     FD_RESERVE = 32,    /* descriptors beside those that grow with the workers */
     FDS_PER_WORKER = 4, /* two pipes, a pidfd, a connection to the store */
@@ -70,7 +72,7 @@ struct job {
     const struct launch_options *options;
     struct launch_result *result;
     enum job_state state;
-    int64_t start_ns, timeout_ns, noticed_ns, settle_ns, term_ns, kill_ns, give_up_ns, sweep_ns;
+    int64_t start_ns, timeout_ns, noticed_ns, settle_ns, term_ns, kill_ns, give_up_ns, sweep_ns, look_ns;
     int n_alive, n_sweeps;
     bool was_killed;      /* KILL was sent: nobody is asked politely any more */
     bool gives_up_output; /* the reader is not waited for any longer */
@@ -116,7 +118,10 @@ static void on_store_log(void *user, gm_log_level level, const char *line)
 const char *launch_describe_end(const struct launch_rank *rank, char *text, size_t text_bytes)
 {
     char name[32];
-    if (!rank->has_ended) {
+    if (rank->was_stopped) {
+        snprintf(text, text_bytes,
+                 "was stopped (SIGSTOP or job control) and did not go on, so the others gave up");
+    } else if (!rank->has_ended) {
         snprintf(text, text_bytes, "has not ended");
     } else if (rank->signal == SIGKILL && !rank->was_ended_by_us) {
         snprintf(text, text_bytes,
@@ -403,7 +408,7 @@ static void say_failure(struct job *job)
     say(job, "rank %d failed first: it %s, %.3f s after the start", first,
         launch_describe_end(rank, how, sizeof how),
         (double)rank->elapsed_ns / (double)GMI_NS_PER_S);
-    if (blame_of(rank) == REPORTS_ANOTHER) {
+    if (blame_of(rank) == REPORTS_ANOTHER && !rank->was_stopped) {
         say(job, "  (status 3 means that another rank failed, but no other has)");
     }
     if (launch_relay_last_lines(job->relay, first, say_last_line, job) == 0) {
@@ -538,11 +543,27 @@ static void end_job(struct job *job, enum launch_end why, int signal, int64_t gr
     signal_workers(job, signal);
 }
 
+/* A rank that was stopped is the cause of what others report, though it has not ended. */
+static int blame_who_is_stopped(struct job *job, int rank)
+{
+    struct launch_rank *ranks = job->result->ranks;
+    enum blame blame = blame_of(&ranks[rank]);
+    if (blame != REPORTS_ANOTHER && blame != FAILED) return rank;
+    launch_stopped_look(ranks, job->result->n_ranks);
+    int stopped =
+        launch_stopped_find(ranks, job->result->n_ranks, blame == FAILED ? STOPPED_MS : 0);
+    if (stopped < 0) return rank;
+    ranks[stopped].was_stopped = true;
+    ranks[stopped].elapsed_ns = ranks[stopped].stopped_ns - job->start_ns;
+    return stopped;
+}
+
 /* Ranks that have met will notice the failure, name it and exit by themselves; a TERM at once would
  * take the word from them. The others, which may not even know gradmesh, are ended right away. */
 static void end_for_failure(struct job *job, int rank)
 {
     bool have_met = gmi_store_server_ranks_seen(job->store) >= job->result->n_ranks;
+    rank = blame_who_is_stopped(job, rank);
     job->result->first_failed = rank;
     if (!have_met) {
         end_job(job, LAUNCH_END_FAILURE, SIGTERM, FAILURE_GRACE_MS);
@@ -583,7 +604,7 @@ static void record_death(struct job *job, int r, int wait_status)
 {
     struct launch_rank *rank = &job->result->ranks[r];
     rank->has_ended = true;
-    rank->elapsed_ns = gmi_now_ns() - job->start_ns;
+    if (!rank->was_stopped) rank->elapsed_ns = gmi_now_ns() - job->start_ns;
     rank->signal = WIFSIGNALED(wait_status) ? WTERMSIG(wait_status) : 0;
     rank->exit_status = WIFEXITED(wait_status) ? WEXITSTATUS(wait_status) : 0;
     rank->was_ended_by_us = rank->signal != 0 && (rank->signal == job->sent_signal ||
@@ -756,6 +777,13 @@ static int64_t next_deadline(const struct job *job)
     return at;
 }
 
+static void look_for_stopped(struct job *job)
+{
+    if (job->state != RUNNING || !gmi_deadline_passed(job->look_ns)) return;
+    launch_stopped_look(job->result->ranks, job->result->n_ranks);
+    job->look_ns = gmi_deadline_after_ms(TICK_MS);
+}
+
 static void see_to_its_end(struct job *job)
 {
     while (job->state != OVER) {
@@ -768,6 +796,7 @@ static void see_to_its_end(struct job *job)
         /* Without memory for the poller nothing can be watched; a short sleep keeps the job in
          * sight. */
         if (gmi_poller_wait(&job->poller, next_deadline(job)) == GM_ERR_NOMEM) usleep(10000);
+        look_for_stopped(job);
         take_signals(job);
         reap(job);
         gmi_store_server_step(job->store);
@@ -787,6 +816,7 @@ static int exit_status_of(const struct job *job)
         return 0;
     case LAUNCH_END_FAILURE: {
         const struct launch_rank *rank = &result->ranks[result->first_failed];
+        if (rank->was_stopped) return LAUNCH_EXIT_SIGNAL + SIGSTOP;
         return rank->signal ? LAUNCH_EXIT_SIGNAL + rank->signal : rank->exit_status;
     }
     case LAUNCH_END_SIGNAL:

@@ -50,6 +50,8 @@ struct launch_rank {
     pid_t pid;
     bool was_started, has_ended;
     bool was_ended_by_us; /* it died of a signal that the launcher had sent */
+    bool was_stopped;     /* ... after it had been stopped, for which the others gave up on it */
+    int64_t stopped_ns;   /* while it lives: since when it has been stopped; 0: it is not */
     int exit_status;      /* 0 when it died of a signal */
     int signal;           /* 0 when it exited */
     int64_t elapsed_ns;   /* from the start of the job to its end */

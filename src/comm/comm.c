@@ -122,7 +122,7 @@ static gm_status set_up_root(struct gm_comm *comm, const gm_comm_options *o, gm_
     comm->try_ns = (o->spin_us >= 0 ? o->spin_us : DEFAULT_SPIN_US) * INT64_C(1000);
     comm->log = (struct gmi_log){ .write = o->log, .user = o->log_user, .level = o->log_level };
     comm->transport = gmi_transport_find(or_default(o->transport, "auto"));
-    comm->store.fd = comm->service_wake_fd = -1;
+    comm->store.fd = comm->service_wake_fd = comm->status_fd = -1;
     snprintf(comm->job_id, sizeof comm->job_id, "%s", or_default(o->job_id, ""));
     snprintf(comm->group_name, sizeof comm->group_name, "%s", or_default(o->group, "world"));
     snprintf(comm->algorithm, sizeof comm->algorithm, "%s", or_default(o->algorithm, "auto"));

@@ -92,6 +92,7 @@ struct gm_comm {
     bool                     is_accepting;
     char                     name[16]; /* "rank 3", of the acceptor */
     struct gmi_store_server *store_server; /* rank 0 of a job without a launcher */
+    int                      status_fd; /* (root) for `gradmesh status`; -1: none */
     int                      service_wake_fd;
     int                      caller_wake_fd; /* something changed; drained by gmi_caller_wait */
     int                      alarm_fd;       /* readable for good once there is a failure; for a while
@@ -124,6 +125,12 @@ void gmi_caller_wait(struct gm_comm *comm, int64_t deadline_ns);
 void gmi_alarm_quiet(struct gm_comm *comm);
 /* The control's notify: alarms and wakes the caller's thread. */
 void gmi_service_notify(void *comm);
+
+/* ---- status.c: answering who asks on this host ----------------------------------------------------- */
+/* A rank that cannot be asked is as good as any other: no failure. */
+void gmi_status_start(struct gm_comm *root);
+/* With the lock held. */
+void gmi_status_step(struct gm_comm *root);
 
 /* ---- lines.c: from wanting a link to a connection -------------------------------------------------- */
 /* The lines of a lane, made now if there are none. NULL: no memory. With the lock held. */

@@ -103,9 +103,16 @@ void gmi_control_leave(struct gmi_control *c, uint64_t seq)
     }
 }
 
+/* Who is silent, or has failed the others by its silence, does not read our goodbye soon. */
+static bool is_waited_for_at_the_end(const struct gmi_control *c, int rank)
+{
+    return !c->members[rank].pulse.is_suspected && !(c->has_failure && c->failure.culprit == rank);
+}
+
 bool gmi_control_is_drained(const struct gmi_control *c)
 {
     for (int k = 0; k < c->n_ranks; k++) {
+        if (!is_waited_for_at_the_end(c, k)) continue;
         if (gmi_courier_is_open(&c->members[k].courier)) return false;
     }
     return true;

@@ -329,6 +329,7 @@ gm_status gmi_comm_connect(struct gm_comm *comm, const gm_comm_options *options,
     struct creation k = { .comm = comm, .options = options, .error = error, .begin_ns = gmi_now_ns(),
                           .deadline_ns = gmi_deadline_after_ms(options->connect_timeout_ms) };
     k.last_look_ns = k.deadline_ns - earlier(LAST_LOOK_MS, options->connect_timeout_ms / 2) * GMI_NS_PER_MS;
+    gmi_status_start(comm);
     gm_status status = gmi_service_start(comm, error);
     if (status == GM_OK) status = join(&k);
     if (status == GM_OK) status = wait_until_ready(&k);

@@ -128,6 +128,7 @@ static void step(struct gm_comm *comm)
 {
     if (comm->store_server != NULL) gmi_store_server_step(comm->store_server);
     if (comm->is_accepting) gmi_acceptor_step(&comm->acceptor);
+    if (comm->status_fd >= 0) gmi_status_step(comm);
     gmi_lines_step(comm);
     gmi_control_step(&comm->control);
 }
@@ -138,6 +139,7 @@ static void watch(struct gm_comm *comm, struct gmi_poller *poller)
     gmi_poller_add(poller, comm->service_wake_fd, GMI_READABLE);
     if (comm->store_server != NULL) gmi_store_server_watch(comm->store_server, poller);
     if (comm->is_accepting) gmi_acceptor_watch(&comm->acceptor, poller);
+    if (comm->status_fd >= 0) gmi_poller_add(poller, comm->status_fd, GMI_READABLE);
     gmi_lines_watch(comm, poller);
     gmi_control_watch(&comm->control, poller);
 }
@@ -240,4 +242,5 @@ void gmi_service_stop(struct gm_comm *comm)
     gmi_store_server_destroy(comm->store_server);
     comm->store_server = NULL;
     gmi_socket_close(&comm->service_wake_fd);
+    gmi_socket_close(&comm->status_fd);
 }

@@ -16,22 +16,28 @@ static int new_socket(void)
 }
 
 /* An abstract name begins with a zero byte and has no terminator. */
-static socklen_t fill_address(struct sockaddr_un *a, const uint8_t name[GMI_LOCAL_NAME_BYTES])
+static socklen_t fill_address(struct sockaddr_un *a, const char *text)
 {
     memset(a, 0, sizeof *a);
     a->sun_family = AF_UNIX;
-    size_t used = (size_t)snprintf(a->sun_path + 1, sizeof a->sun_path - 1, "gradmesh-");
-    for (int i = 0; i < GMI_LOCAL_NAME_BYTES; i++) {
-        used += (size_t)snprintf(a->sun_path + 1 + used, sizeof a->sun_path - 1 - used, "%02x",
-                                 name[i]);
-    }
+    size_t used = strnlen(text, sizeof a->sun_path - 1);
+    memcpy(a->sun_path + 1, text, used);
     return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + used);
 }
 
-gm_status gmi_local_listen(int *fd, const uint8_t name[GMI_LOCAL_NAME_BYTES], int *sys_errno)
+static const char *text_of_name(const uint8_t name[GMI_LOCAL_NAME_BYTES], char *text, size_t text_bytes)
+{
+    size_t used = (size_t)snprintf(text, text_bytes, "gradmesh-");
+    for (int i = 0; i < GMI_LOCAL_NAME_BYTES; i++) {
+        used += (size_t)snprintf(text + used, text_bytes - used, "%02x", name[i]);
+    }
+    return text;
+}
+
+gm_status gmi_local_listen_as(int *fd, const char *text, int *sys_errno)
 {
     struct sockaddr_un address;
-    socklen_t          bytes = fill_address(&address, name);
+    socklen_t          bytes = fill_address(&address, text);
     *fd = new_socket();
     if (*fd >= 0 && bind(*fd, (struct sockaddr *)&address, bytes) == 0 && listen(*fd, BACKLOG) == 0)
         return GM_OK;
@@ -40,10 +46,22 @@ gm_status gmi_local_listen(int *fd, const uint8_t name[GMI_LOCAL_NAME_BYTES], in
     return GM_ERR_SYSTEM;
 }
 
+gm_status gmi_local_listen(int *fd, const uint8_t name[GMI_LOCAL_NAME_BYTES], int *sys_errno)
+{
+    char text[64];
+    return gmi_local_listen_as(fd, text_of_name(name, text, sizeof text), sys_errno);
+}
+
 gm_status gmi_local_connect(int *fd, const uint8_t name[GMI_LOCAL_NAME_BYTES], int *sys_errno)
 {
+    char text[64];
+    return gmi_local_connect_as(fd, text_of_name(name, text, sizeof text), sys_errno);
+}
+
+gm_status gmi_local_connect_as(int *fd, const char *text, int *sys_errno)
+{
     struct sockaddr_un address;
-    socklen_t          bytes = fill_address(&address, name);
+    socklen_t          bytes = fill_address(&address, text);
     *fd = new_socket();
     if (*fd >= 0 && connect(*fd, (struct sockaddr *)&address, bytes) == 0) return GM_OK;
     *sys_errno = errno;

@@ -17,6 +17,11 @@ gm_status gmi_local_listen(int *fd, const uint8_t name[GMI_LOCAL_NAME_BYTES], in
 /* GM_OK: connected. GM_ERR_PEER_LOST: *sys_errno. */
 gm_status gmi_local_connect(int *fd, const uint8_t name[GMI_LOCAL_NAME_BYTES], int *sys_errno);
 
+/* The same under a name that is known, of at most GMI_LOCAL_TEXT_BYTES. */
+enum { GMI_LOCAL_TEXT_BYTES = 107 };
+gm_status gmi_local_listen_as(int *fd, const char *text, int *sys_errno);
+gm_status gmi_local_connect_as(int *fd, const char *text, int *sys_errno);
+
 /* Does the process at the other end run as the same user? */
 bool gmi_local_is_same_user(int fd);
 

@@ -1,0 +1,55 @@
+/* jobs.h - asks the jobs that run on this host what their ranks are doing.
+ *
+ * Every rank listens on an abstract Unix socket (src/comm/status.c); here they are found in /proc/net/unix, all asked
+ * at once, and what they say is put together: each rank's own word counts, then what the one in the middle of the
+ * control connections knows of it, then what the kernel knows of a process that does not answer. */
+#ifndef CLI_JOBS_H
+#define CLI_JOBS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum { CLI_JOBS_MAX = 64, CLI_JOB_TEXT_BYTES = 400 };
+
+enum cli_rank_state {
+    CLI_RANK_UNKNOWN,   /* it is not of this host, or has not come yet */
+    CLI_RANK_USER_CODE,
+    CLI_RANK_IN_CALL,
+    CLI_RANK_WAITING,
+    CLI_RANK_LEFT,
+    CLI_RANK_NO_ANSWER, /* its process is there and does not answer */
+};
+
+struct cli_job_rank {
+    enum cli_rank_state state;
+    bool      is_own_word, is_here;
+    long      pid;
+    char      process_state; /* base/process.h, of one that does not answer */
+    uint64_t  entered_seq, done_seq;
+    int       peer;          /* CLI_RANK_WAITING: for whom */
+    long long for_ms, silent_ms; /* -1: not known */
+    char      call[160], says[256], address[80];
+};
+
+struct cli_job {
+    char      id[40], group[40];
+    int       n_ranks;
+    bool      is_ready;
+    char      failure[CLI_JOB_TEXT_BYTES], missing[CLI_JOB_TEXT_BYTES];
+    struct cli_job_rank *ranks;
+    int       straggler;      /* for whom the others wait in the end; -1: nobody */
+};
+
+struct cli_jobs {
+    int            n_jobs;
+    int            n_others; /* sockets of other users, which were not asked */
+    struct cli_job jobs[CLI_JOBS_MAX];
+};
+
+/* Asks for `within_ms` at the most. `id`: of one job, NULL: all. False: /proc/net/unix cannot be read. */
+bool cli_jobs_ask(struct cli_jobs *jobs, const char *id, int within_ms);
+void cli_jobs_fini(struct cli_jobs *jobs);
+
+const char *cli_rank_state_name(enum cli_rank_state state);
+
+#endif
