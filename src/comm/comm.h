@@ -97,6 +97,8 @@ struct gm_comm {
     int                      caller_wake_fd; /* something changed; drained by gmi_caller_wait */
     int                      alarm_fd;       /* readable for good once there is a failure; for a while
                                                 after a goodbye */
+    struct gmi_call         *move_call; /* (root) to the new middle of the control connections; else NULL */
+    int                      move_to;
     int                      n_calls, n_shares; /* (root) of all its lines */
     bool                     has_said_not_shared;
     bool                     is_stopping;
@@ -125,6 +127,12 @@ void gmi_caller_wait(struct gm_comm *comm, int64_t deadline_ns);
 void gmi_alarm_quiet(struct gm_comm *comm);
 /* The control's notify: alarms and wakes the caller's thread. */
 void gmi_service_notify(void *comm);
+
+/* ---- move.c: calling the new middle of the control connections; with the lock held ------------------ */
+void    gmi_move_step(struct gm_comm *root);
+void    gmi_move_watch(const struct gm_comm *root, struct gmi_poller *poller);
+int64_t gmi_move_next_ns(const struct gm_comm *root);
+void    gmi_move_fini(struct gm_comm *root);
 
 /* ---- status.c: answering who asks on this host ----------------------------------------------------- */
 /* A rank that cannot be asked is as good as any other: no failure. */

@@ -25,22 +25,32 @@ gm_status gmi_control_init(struct gmi_control *c, int rank, int n_ranks, const c
 
 void gmi_control_fini(struct gmi_control *c)
 {
-    for (int k = 0; c->members != NULL && k < c->n_ranks; k++) gmi_courier_fini(&c->members[k].courier);
+    for (int k = 0; c->members != NULL && k < c->n_ranks; k++) {
+        gmi_courier_fini(&c->members[k].courier);
+        gmi_buffer_fini(&c->members[k].held);
+    }
     gmi_free(c->members);
     c->members = NULL;
     gmi_waits_fini(&c->waits);
 }
 
+void gmi_control_send_to(struct gmi_control *c, int rank, enum gmi_message kind, const struct gmi_buffer *body)
+{
+    struct gmi_member *m = &c->members[rank];
+    if (gmi_control_is_expected(c, rank)) gmi_courier_frame(&m->held, (uint8_t)kind, body);
+    else gmi_courier_send(&m->courier, (uint8_t)kind, body);
+}
+
 void gmi_control_send_to_hub(struct gmi_control *c, enum gmi_message kind, const struct gmi_buffer *body)
 {
-    gmi_courier_send(&c->members[c->hub].courier, (uint8_t)kind, body);
+    gmi_control_send_to(c, c->hub, kind, body);
 }
 
 /* To everybody with whom we have a connection, except one rank (-1: nobody). */
 void gmi_control_send_to_all_but(struct gmi_control *c, int spared, enum gmi_message kind, const struct gmi_buffer *body)
 {
     for (int k = 0; k < c->n_ranks; k++) {
-        if (k != spared) gmi_courier_send(&c->members[k].courier, (uint8_t)kind, body);
+        if (k != spared) gmi_control_send_to(c, k, kind, body);
     }
 }
 
@@ -81,10 +91,11 @@ static void note_goodbye(struct gmi_control *c, int rank, uint64_t seq)
     c->members[rank].has_left = true;
     c->members[rank].left_after_seq = seq;
     c->n_left++;
+    if (rank == c->hub) gmi_control_move(c);
     c->notify(c->notify_user);
 }
 
-static void send_goodbye(struct gmi_control *c, int spared, int rank, uint64_t seq)
+void gmi_control_send_goodbye(struct gmi_control *c, int spared, int rank, uint64_t seq)
 {
     struct gmi_buffer body = { 0 };
     gmi_buffer_put_u32(&body, (uint32_t)rank);
@@ -97,8 +108,12 @@ void gmi_control_leave(struct gmi_control *c, uint64_t seq)
 {
     if (c->is_leaving) return;
     c->is_leaving = true;
-    send_goodbye(c, -1, c->rank, seq);
-    for (int k = 0; k < c->n_ranks; k++) {
+    c->was_hub = gmi_control_is_hub(c);
+    c->move_ns = gmi_now_ns(); /* if the middle is moving: our goodbye waits for that */
+    c->members[c->rank].left_after_seq = seq;
+    gmi_control_send_goodbye(c, -1, c->rank, seq);
+    /* Who is in the middle passes on what the others send until they, too, have ended their side. */
+    for (int k = 0; k < c->n_ranks && !c->was_hub; k++) {
         if (gmi_courier_is_open(&c->members[k].courier)) gmi_courier_finish(&c->members[k].courier);
     }
 }
@@ -112,8 +127,10 @@ static bool is_waited_for_at_the_end(const struct gmi_control *c, int rank)
 bool gmi_control_is_drained(const struct gmi_control *c)
 {
     for (int k = 0; k < c->n_ranks; k++) {
+        const struct gmi_courier *courier = &c->members[k].courier;
         if (!is_waited_for_at_the_end(c, k)) continue;
-        if (gmi_courier_is_open(&c->members[k].courier)) return false;
+        if (gmi_courier_is_open(courier) && (!courier->is_deaf || courier->out.used_bytes > 0)) return false;
+        if (!c->has_failure && gmi_control_is_expected(c, k)) return false;
     }
     return true;
 }
@@ -158,16 +175,23 @@ void gmi_control_bad_message(struct gmi_control *c, int from)
     gmi_control_fail_from(c, &f, -1);
 }
 
+/* May `from` tell what another rank says? The middle passes things on, also one that has just left it. */
+static bool may_tell(const struct gmi_control *c, int from, int whose)
+{
+    return from == whose || !gmi_control_is_hub(c) || c->members[from].has_left;
+}
+
 static void hear_goodbye(struct gmi_control *c, int from, struct gmi_reader *r)
 {
     int      rank = (int)gmi_reader_u32(r);
     uint64_t seq = gmi_reader_u64(r);
-    if (r->is_short || rank < 0 || rank >= c->n_ranks || (gmi_control_is_hub(c) && rank != from)) {
+    if (r->is_short || rank < 0 || rank >= c->n_ranks || !may_tell(c, from, rank)) {
         gmi_control_bad_message(c, from);
         return;
     }
+    bool is_new = !c->members[rank].has_left, was_hub = gmi_control_is_hub(c);
     note_goodbye(c, rank, seq);
-    if (gmi_control_is_hub(c)) send_goodbye(c, from, rank, seq);
+    if (was_hub && is_new) gmi_control_send_goodbye(c, from, rank, seq);
 }
 
 /* Who asks whom to call, for which lane of which communicator. */
@@ -185,7 +209,7 @@ static void send_call_back(struct gmi_control *c, const struct call_back *k)
     gmi_buffer_put_u32(&body, (uint32_t)k->caller);
     gmi_buffer_put_u32(&body, k->group_id);
     gmi_buffer_put_u32(&body, (uint32_t)k->lane);
-    gmi_courier_send(&c->members[gmi_control_is_hub(c) ? k->caller : c->hub].courier, GMI_CALL_BACK, &body);
+    gmi_control_send_to(c, gmi_control_is_hub(c) ? k->caller : c->hub, GMI_CALL_BACK, &body);
     gmi_buffer_fini(&body);
 }
 
@@ -203,7 +227,7 @@ static void hear_call_back(struct gmi_control *c, int from, struct gmi_reader *r
     k.group_id = gmi_reader_u32(r);
     k.lane = (int)gmi_reader_u32(r);
     if (r->is_short || k.asker < 0 || k.caller <= k.asker || k.caller >= c->n_ranks || k.lane < 0 ||
-        k.lane >= c->n_lanes || (gmi_control_is_hub(c) && k.asker != from)) {
+        k.lane >= c->n_lanes || !may_tell(c, from, k.asker)) {
         gmi_control_bad_message(c, from);
     } else if (k.caller == c->rank) {
         c->call_back(c->notify_user, k.asker, k.group_id, k.lane);
@@ -247,6 +271,11 @@ static void connection_ended(struct gmi_control *c, int rank)
 {
     struct gmi_member *m = &c->members[rank];
     int sys_errno = m->courier.sys_errno;
+    if (c->was_hub && c->is_leaving && sys_errno == 0 && !m->has_left) { /* it will call the next one in the middle */
+        gmi_courier_go_deaf(&m->courier);
+        c->notify(c->notify_user);
+        return;
+    }
     gmi_courier_fini(&m->courier);
     if (c->is_leaving) c->notify(c->notify_user); /* who waits for the last one to close */
     if (m->has_left || c->is_leaving) return;
@@ -263,7 +292,7 @@ static void connection_ended(struct gmi_control *c, int rank)
 static void step_member(struct gmi_control *c, int rank)
 {
     struct gmi_courier *courier = &c->members[rank].courier;
-    size_t              max_body_bytes = MAX_FINGERPRINT_BYTES + 1024 + (size_t)c->n_ranks * (GMI_ADDRESS_TEXT_BYTES + 16);
+    size_t              max_body_bytes = MAX_FINGERPRINT_BYTES + 1024 + (size_t)c->n_ranks * (GMI_ADDRESS_TEXT_BYTES + 40);
     uint8_t             kind;
     struct gmi_reader   body;
     if (courier->fd < 0) return;

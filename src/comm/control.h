@@ -66,6 +66,7 @@ struct gmi_pulse {
 
 struct gmi_member {
     struct gmi_courier courier; /* the middle: to this rank. Others: only that of the middle. */
+    struct gmi_buffer  held;    /* for it, until it is connected */
     bool               has_joined;
     bool               has_left;        /* said goodbye ... */
     uint64_t           left_after_seq;  /* ... after so many collectives */
@@ -97,6 +98,9 @@ struct gmi_control {
     char                  missing[160]; /* the ranks that had not joined, by rank 0's last word */
     int64_t               next_missing_ns;
     bool                  is_leaving;
+    bool                  was_hub;   /* ... and was in the middle then */
+    bool                  is_moving; /* the middle has left, and we are not connected to the next one yet ... */
+    int64_t               move_ns;   /* ... which is to be called from then on */
 
     /* Called when phase, failure or goodbyes change. */
     void (*notify)(void *user);
@@ -125,6 +129,9 @@ void gmi_control_admit(struct gmi_control *c, int rank, int fd);
 void gmi_control_attach(struct gmi_control *c, int fd, const char *own_address);
 /* Rank 0: its own listening address. */
 void gmi_control_join_self(struct gmi_control *c, const char *own_address);
+
+/* The connection to the new middle. */
+void gmi_control_moved(struct gmi_control *c, int fd);
 
 /* Records a failure unless there is one, and has it told to the others. */
 void gmi_control_fail(struct gmi_control *c, const struct gmi_failure *failure);

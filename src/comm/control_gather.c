@@ -95,6 +95,7 @@ void gmi_control_missing(const struct gmi_control *c, char *text, size_t text_by
 gm_status gmi_control_judge(struct gmi_control *c, const struct gmi_hello *peer, char *why, size_t why_bytes)
 {
     int rank = peer->rank;
+    if (peer->session != 0) return gmi_control_judge_move(c, peer, why, why_bytes);
     if (!gmi_control_is_hub(c) || rank <= 0) {
         snprintf(why, why_bytes, "control connections are for ranks 1 to %d, at rank 0; this is rank %d and you are %d",
                  c->n_ranks - 1, c->rank, rank);
@@ -124,6 +125,10 @@ gm_status gmi_control_judge(struct gmi_control *c, const struct gmi_hello *peer,
 void gmi_control_admit(struct gmi_control *c, int rank, int fd)
 {
     struct gmi_member *m = &c->members[rank];
+    if (c->phase == GMI_READY) {
+        gmi_control_connect(c, rank, fd);
+        return;
+    }
     gmi_courier_fini(&m->courier);
     gmi_courier_init(&m->courier, fd);
     gmi_control_heard(c, rank);

@@ -9,6 +9,8 @@ static inline bool gmi_control_is_hub(const struct gmi_control *c) { return c->r
 
 /* ---- control.c ---- */
 void gmi_control_send_to_hub(struct gmi_control *c, enum gmi_message kind, const struct gmi_buffer *body);
+/* At once, or as soon as it is connected. */
+void gmi_control_send_to(struct gmi_control *c, int rank, enum gmi_message kind, const struct gmi_buffer *body);
 /* To everybody with whom we have a connection, except one rank (-1: nobody). */
 void gmi_control_send_to_all_but(struct gmi_control *c, int spared, enum gmi_message kind, const struct gmi_buffer *body);
 /* The failure came from this rank (-1: it is our own): records it, unless there is one, and passes it on. */
@@ -16,6 +18,18 @@ void gmi_control_fail_from(struct gmi_control *c, const struct gmi_failure *fail
 void gmi_control_fail_after(struct gmi_control *c, const struct gmi_failure *failure, int after_ms);
 void gmi_control_lost(struct gmi_control *c, int rank, int sys_errno);
 void gmi_control_bad_message(struct gmi_control *c, int from);
+
+void gmi_control_send_goodbye(struct gmi_control *c, int spared, int rank, uint64_t seq);
+
+/* ---- control_move.c ---- */
+/* The middle has said goodbye: who is next? */
+void gmi_control_move(struct gmi_control *c);
+/* May this rank connect to us as to the new middle? */
+gm_status gmi_control_judge_move(struct gmi_control *c, const struct gmi_hello *peer, char *why, size_t why_bytes);
+/* Takes the connection of a rank that was expected, and sends what was held for it. */
+void gmi_control_connect(struct gmi_control *c, int rank, int fd);
+/* Do we expect to be connected to it in a moment? */
+bool gmi_control_is_expected(const struct gmi_control *c, int rank);
 
 /* ---- control_gather.c ---- */
 void gmi_control_hear_join(struct gmi_control *c, int from, struct gmi_reader *r);

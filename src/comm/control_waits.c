@@ -141,7 +141,7 @@ bool gmi_control_tell_stalled(struct gmi_control *c, const struct gmi_descriptor
     gmi_buffer_put_u32(&body, (uint32_t)limit_ms);
     gmi_control_send_to_hub(c, GMI_STALLED, &body);
     gmi_buffer_fini(&body);
-    return gmi_courier_is_open(&c->members[c->hub].courier);
+    return c->is_moving || gmi_courier_is_open(&c->members[c->hub].courier);
 }
 
 void gmi_control_hear_stalled(struct gmi_control *c, int from, struct gmi_reader *r)

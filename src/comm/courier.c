@@ -23,15 +23,20 @@ void gmi_courier_fini(struct gmi_courier *c)
     gmi_buffer_fini(&c->out);
 }
 
-void gmi_courier_send(struct gmi_courier *c, uint8_t kind, const struct gmi_buffer *body)
+void gmi_courier_frame(struct gmi_buffer *into, uint8_t kind, const struct gmi_buffer *body)
 {
-    if (!gmi_courier_is_open(c) || c->is_finished) return;
     uint8_t header[GMI_MESSAGE_HEADER_BYTES] = { 0 };
     size_t  body_bytes = body ? body->used_bytes : 0;
     gmi_put_u32(header, (uint32_t)body_bytes);
     header[4] = kind;
-    gmi_buffer_append(&c->out, header, sizeof header);
-    if (body_bytes > 0) gmi_buffer_append(&c->out, body->bytes, body_bytes);
+    gmi_buffer_append(into, header, sizeof header);
+    if (body_bytes > 0) gmi_buffer_append(into, body->bytes, body_bytes);
+}
+
+void gmi_courier_send(struct gmi_courier *c, uint8_t kind, const struct gmi_buffer *body)
+{
+    if (!gmi_courier_is_open(c) || c->is_finished) return;
+    gmi_courier_frame(&c->out, kind, body);
     if (c->out.is_out_of_memory || (body && body->is_out_of_memory)) {
         c->is_over = true; /* half a message must not go out */
         c->sys_errno = ENOMEM;
@@ -61,6 +66,12 @@ void gmi_courier_finish(struct gmi_courier *c)
     gmi_courier_flush(c);
 }
 
+void gmi_courier_go_deaf(struct gmi_courier *c)
+{
+    c->is_over = false;
+    c->is_deaf = true;
+}
+
 static bool read_more(struct gmi_courier *c)
 {
     uint8_t      bytes[4096];
@@ -84,7 +95,7 @@ bool gmi_courier_next(struct gmi_courier *c, size_t max_body_bytes, uint8_t *kin
 {
     gmi_buffer_consume(&c->in, c->in_used_bytes);
     c->in_used_bytes = 0;
-    while (gmi_courier_is_open(c)) {
+    while (gmi_courier_is_open(c) && !c->is_deaf) {
         if (c->in.used_bytes >= GMI_MESSAGE_HEADER_BYTES) {
             size_t body_bytes = gmi_get_u32(c->in.bytes);
             if (body_bytes > max_body_bytes) {
@@ -108,5 +119,7 @@ bool gmi_courier_next(struct gmi_courier *c, size_t max_body_bytes, uint8_t *kin
 void gmi_courier_watch(const struct gmi_courier *c, struct gmi_poller *poller)
 {
     if (!gmi_courier_is_open(c)) return;
-    gmi_poller_add(poller, c->fd, GMI_READABLE | (c->out.used_bytes > 0 ? GMI_WRITABLE : 0u));
+    bool has_more = c->out.used_bytes > 0;
+    if (c->is_deaf && !has_more) return; /* its end of file would be ready all the time */
+    gmi_poller_add(poller, c->fd, (c->is_deaf ? 0u : GMI_READABLE) | (has_more ? GMI_WRITABLE : 0u));
 }

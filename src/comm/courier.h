@@ -16,6 +16,7 @@ struct gmi_courier {
     size_t            in_used_bytes; /* of a message that was handed out by the last _next */
     bool              is_over;       /* the connection has ended, or sent what cannot be a message */
     bool              is_finished;   /* we have said that no more comes from us */
+    bool              is_deaf;       /* no more comes from the peer, who still hears us */
     int               sys_errno;
 };
 
@@ -23,6 +24,8 @@ void gmi_courier_init(struct gmi_courier *c, int fd);
 void gmi_courier_fini(struct gmi_courier *c);
 static inline bool gmi_courier_is_open(const struct gmi_courier *c) { return c->fd >= 0 && !c->is_over; }
 
+/* The same bytes into a buffer, for a courier to come. */
+void gmi_courier_frame(struct gmi_buffer *into, uint8_t kind, const struct gmi_buffer *body);
 void gmi_courier_send(struct gmi_courier *c, uint8_t kind, const struct gmi_buffer *body);
 
 /* Hands what is queued to the socket. */
@@ -30,6 +33,9 @@ void gmi_courier_flush(struct gmi_courier *c);
 
 /* Sends what is queued, then an end of file. */
 void gmi_courier_finish(struct gmi_courier *c);
+
+/* The peer has ended its side (is_over without an error): we can go on sending. */
+void gmi_courier_go_deaf(struct gmi_courier *c);
 
 /* The next whole message that has arrived; its body is valid until the next call. False: none (yet), or
  * c->is_over. A body longer than max_body_bytes ends the connection before memory is taken for it. */

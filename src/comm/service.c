@@ -130,6 +130,7 @@ static void step(struct gm_comm *comm)
     if (comm->is_accepting) gmi_acceptor_step(&comm->acceptor);
     if (comm->status_fd >= 0) gmi_status_step(comm);
     gmi_lines_step(comm);
+    gmi_move_step(comm);
     gmi_control_step(&comm->control);
 }
 
@@ -141,6 +142,7 @@ static void watch(struct gm_comm *comm, struct gmi_poller *poller)
     if (comm->is_accepting) gmi_acceptor_watch(&comm->acceptor, poller);
     if (comm->status_fd >= 0) gmi_poller_add(poller, comm->status_fd, GMI_READABLE);
     gmi_lines_watch(comm, poller);
+    gmi_move_watch(comm, poller);
     gmi_control_watch(&comm->control, poller);
 }
 
@@ -152,7 +154,9 @@ static int64_t next_look_ns(struct gm_comm *comm)
     int64_t next_ns = gmi_deadline_after_ms(needs_ticks ? TICK_MS : IDLE_MS);
     int64_t control_ns = gmi_control_next_ns(&comm->control), lines_ns = gmi_lines_next_ns(comm);
     if (control_ns < next_ns) next_ns = control_ns;
+    int64_t move_ns = gmi_move_next_ns(comm);
     if (lines_ns < next_ns) next_ns = lines_ns;
+    if (move_ns < next_ns) next_ns = move_ns;
     return next_ns;
 }
 
@@ -237,6 +241,7 @@ void gmi_service_stop(struct gm_comm *comm)
         pthread_join(comm->service, NULL);
         comm->has_service = false;
     }
+    gmi_move_fini(comm);
     if (comm->is_accepting) gmi_acceptor_fini(&comm->acceptor);
     comm->is_accepting = false;
     gmi_store_server_destroy(comm->store_server);

@@ -85,7 +85,7 @@ struct gmi_chain gmi_waits_chain(const struct gmi_waits *w, const struct gmi_des
 {
     struct gmi_chain       chain = { .n_waits = 0 };
     const struct gmi_wait *next = wait_of(w, call->rank, call);
-    while (next != NULL && chain.n_waits < w->n_ranks) {
+    while (next != NULL && chain.n_waits < w->n_ranks && (chain.n_waits == 0 || next != chain.first[0])) {
         if (chain.n_waits < GMI_CHAIN_SHOWN) chain.first[chain.n_waits] = next;
         chain.n_waits++;
         chain.last = next;

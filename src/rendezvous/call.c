@@ -90,6 +90,7 @@ static gm_status connect_next(struct gmi_call *c)
         if (status == GM_OK) return GM_OK;
         if (status == GM_AGAIN && !gmi_deadline_passed(c->next_ns)) return GM_AGAIN;
         connection_failed(c, status == GM_AGAIN ? "no answer" : strerror(sys_errno));
+        c->error.sys_errno = status == GM_AGAIN ? 0 : sys_errno;
     }
     return pause_then_again(c);
 }
