@@ -10,6 +10,7 @@ int cli_cmd_eval(int argc, char **argv);
 int cli_cmd_predict(int argc, char **argv);
 int cli_cmd_parity(int argc, char **argv);
 int cli_cmd_verify(int argc, char **argv);
+int cli_cmd_check(int argc, char **argv);
 int cli_cmd_status(int argc, char **argv);
 int cli_cmd_bench(int argc, char **argv);
 

@@ -18,6 +18,7 @@ static const struct {
     { "predict", cli_cmd_predict, "show what a checkpoint takes pictures for" },
     { "parity", cli_cmd_parity, "compare training by N processes with training by one" },
     { "verify", cli_cmd_verify, "find where two runs part: checkpoints or logs, bit by bit" },
+    { "check", cli_cmd_check, "see whether every pair of ranks can talk, and how well" },
     { "status", cli_cmd_status, "ask the jobs that run here what their ranks are doing" },
     { "bench", cli_cmd_bench, "measure the collectives, and what the machine can carry" },
 };

@@ -56,8 +56,8 @@ char **cli_own_words(int argc, char **argv)
     return words;
 }
 
-int cli_launch_self(const struct cli_command *command, int n_workers, char **own_words,
-                    const struct cli_parsed *parsed, bool is_live)
+static int launch_self(const struct cli_command *command, int n_workers, char **own_words,
+                       const struct cli_parsed *parsed, bool is_live, bool has_small_worlds)
 {
     char path[PATH_MAX];
     own_path(path);
@@ -67,6 +67,7 @@ int cli_launch_self(const struct cli_command *command, int n_workers, char **own
     struct launch_options options = { .n_workers = n_workers,
                                       .argv = own_words,
                                       .extra_env = extra_env,
+                                      .has_small_worlds = has_small_worlds,
                                       .is_verbose = parsed->is_verbose };
     struct launch_result  result;
     gm_error              error;
@@ -76,6 +77,18 @@ int cli_launch_self(const struct cli_command *command, int n_workers, char **own
     int status = result.exit_status;
     launch_result_fini(&result);
     return status;
+}
+
+int cli_launch_self(const struct cli_command *command, int n_workers, char **own_words,
+                    const struct cli_parsed *parsed, bool is_live)
+{
+    return launch_self(command, n_workers, own_words, parsed, is_live, false);
+}
+
+int cli_launch_self_in_small_worlds(const struct cli_command *command, int n_workers,
+                                    char **own_words, const struct cli_parsed *parsed)
+{
+    return launch_self(command, n_workers, own_words, parsed, false, true);
 }
 
 void cli_say_pid(void) { fprintf(stderr, "rank 0 pid %ld\n", (long)getpid()); }

@@ -24,6 +24,10 @@ char **cli_own_words(int argc, char **argv);
 int cli_launch_self(const struct cli_command *command, int n_workers, char **own_words,
                     const struct cli_parsed *parsed, bool is_live);
 
+/* The same, when the copies meet in worlds smaller than the whole, so that none is missed there. */
+int cli_launch_self_in_small_worlds(const struct cli_command *command, int n_workers,
+                                    char **own_words, const struct cli_parsed *parsed);
+
 /* With -n 1 nothing needs to be started; the line that the launcher prints for each worker is
  * said here. */
 void cli_say_pid(void);

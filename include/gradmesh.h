@@ -234,7 +234,8 @@ typedef struct gm_comm_options {
 
     int connect_timeout_ms;    /* limit of gm_comm_create; default 60,000 */
     int stall_limit_ms;        /* a wait in a collective ends when no byte moved for so long; default
-                                  300,000; 0: no limit */
+                                  300,000; 0: no limit. A process that is stopped is given up after 2 to
+                                  3 s with the default, and after this limit if another one is set */
 
     int spin_us;               /* a collective that waits keeps trying for so long before it sleeps, since
                                   being woken takes longer than a small message; it lets others have the

@@ -456,6 +456,7 @@ static void say_output(struct job *job)
 static void say_who_joined(struct job *job)
 {
     int n_joined = job->result->n_ranks_joined, n = job->options->n_workers;
+    if (job->options->has_small_worlds) return;
     if (n_joined > 0 && n_joined < n) {
         say(job, "warning: only %d of %d ranks joined the job; the others ran by themselves",
             n_joined, n);

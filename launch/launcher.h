@@ -42,6 +42,7 @@ struct launch_options {
     bool prefix_stdout, prefix_stderr; /* "[R] " before each line of a worker */
     bool colour_stdout, colour_stderr; /* ... in a colour for each rank */
     bool stdout_to_stderr;             /* standard output is kept free for the caller */
+    bool has_small_worlds;             /* workers may meet in parts: none is missed in the whole */
     bool is_verbose;
 };
 

@@ -52,6 +52,7 @@ struct gmi_progress {
     enum gmi_doing  doing;
     uint64_t        entered_seq, done_seq; /* of the root's collectives: the last that was begun, and that succeeded */
     int64_t         since_ns;              /* by this rank's clock; 0: not known */
+    int64_t         told_ns;               /* when that was heard */
     struct gmi_wait wait;                  /* GMI_WAITS_FOR: in which call, and for whom */
 };
 

@@ -38,6 +38,7 @@ static const struct gmi_progress *own_progress(struct gmi_control *c)
 {
     struct gmi_progress *own = &c->members[c->rank].progress;
     if (c->observe != NULL) c->observe(c->notify_user, own);
+    own->told_ns = gmi_now_ns();
     if (own->wait.is_known) {
         own->doing = GMI_WAITS_FOR;
         own->since_ns = own->wait.since_ns;
@@ -84,6 +85,7 @@ void gmi_control_hear_beat(struct gmi_control *c, int from, struct gmi_reader *r
         gmi_control_bad_message(c, from);
         return;
     }
+    p.told_ns = gmi_now_ns();
     c->members[from].progress = p;
     if (gmi_control_is_hub(c) && p.wait.is_known) gmi_control_note_waiting(c, &p.wait.call, p.wait.peer, p.wait.has_other_entered);
 }

@@ -79,17 +79,22 @@ static void list_waits(const struct gmi_chain *chain, char *text, size_t text_by
     }
 }
 
-/* "; nor have ranks 5, 6": who besides `named` has not begun this collective of the root, by the heartbeats. */
-static void list_other_absentees(const struct gmi_control *c, const struct gmi_descriptor *call, int named, char *text,
-                                 size_t text_bytes)
+/* Has it not begun this collective of the root, by a heartbeat that is younger than the wait? */
+static bool is_absent(const struct gmi_control *c, const struct gmi_wait *wait, int rank)
+{
+    const struct gmi_member *m = &c->members[rank];
+    if (wait->call.group != c->group_id || gmi_is_message((gm_collective)wait->call.collective)) return false;
+    return !m->has_left && m->progress.told_ns >= wait->since_ns && m->progress.entered_seq < wait->call.seq;
+}
+
+/* "; nor has rank 5, 6": who besides `named` has not begun this collective of the root, by the heartbeats. */
+static void list_other_absentees(const struct gmi_control *c, const struct gmi_wait *wait, char *text, size_t text_bytes)
 {
     size_t used = 0;
     int    n = 0;
     text[0] = '\0';
-    if (call->group != c->group_id || gmi_is_message((gm_collective)call->collective)) return;
     for (int k = 0; k < c->n_ranks; k++) {
-        const struct gmi_member *m = &c->members[k];
-        if (k == named || m->has_left || m->progress.entered_seq >= call->seq) continue;
+        if (k == wait->peer || !is_absent(c, wait, k)) continue;
         if (used + 16 < text_bytes) used += (size_t)snprintf(text + used, text_bytes - used, "%s%d", n ? ", " : "; nor has rank ", k);
         n++;
     }
@@ -112,7 +117,7 @@ static void explain_stall(const struct gmi_control *c, const struct gmi_chain *c
                  gmi_descriptor_format(&last->call, waits, sizeof waits));
     } else {
         char others[80] = "";
-        if (!last->has_other_entered) list_other_absentees(c, &last->call, last->peer, others, sizeof others);
+        if (!last->has_other_entered) list_other_absentees(c, last, others, sizeof others);
         snprintf(text, text_bytes, "no byte moved for %d ms while rank %d waited for rank %d (%s), which %s%s", limit_ms,
                  (int)last->call.rank, last->peer, c->members[last->peer].address,
                  last->has_other_entered ? "is in this call too" : "has not entered this call", others);
@@ -181,13 +186,11 @@ static const struct gmi_wait *longest_wait(const struct gmi_waits *w)
 static void list_stragglers(struct gmi_control *c, const struct gmi_wait *wait, char *text, size_t text_bytes)
 {
     struct gmi_chain chain = gmi_waits_chain(&c->waits, &wait->call);
-    bool   is_counted = wait->call.group == c->group_id && !gmi_is_message((gm_collective)wait->call.collective);
     size_t used = 0;
     char   doing[160];
     for (int k = 0; k < c->n_ranks && used + 200 < text_bytes; k++) {
-        bool is_absent = is_counted && !c->members[k].has_left && c->members[k].progress.entered_seq < wait->call.seq;
         bool is_last = chain.n_waits > 0 && chain.last->peer == k;
-        if (!is_absent && !is_last) continue;
+        if (!is_last && !is_absent(c, wait, k)) continue;
         used += (size_t)snprintf(text + used, text_bytes - used, "%srank %d (%s)", used ? ", " : "", k,
                                  gmi_control_doing(c, k, doing, sizeof doing));
     }

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -171,6 +172,27 @@ static void the_cause_is_known_even_if_who_found_it_leaves_without_a_word(void *
     }
 }
 
+/* No later call would tell: both must notice in this one, whoever comes first. */
+static void be_two_roots(struct rank_self *self)
+{
+    const int *round = self->user;
+    float      values[8] = { 0 };
+    self->options.algorithm = *round % 2 ? "tree" : "auto";
+    rank_create(self);
+    if (*round % 3 == self->rank) nanosleep(&(struct timespec){ .tv_nsec = 3000000 }, NULL);
+    rank_expect(self, GM_ERR_MISMATCH, gm_broadcast(self->comm, values, 8, GM_F32, self->rank));
+    rank_check(self, strstr(gm_comm_error(self->comm)->text, "root 0") && strstr(gm_comm_error(self->comm)->text, "root 1"));
+    rank_destroy(self);
+}
+
+static void two_ranks_that_both_believe_to_be_the_root_are_both_told(void **state)
+{
+    for (int round = 0; round < 24; round++) {
+        struct ranks_job job = { .n_ranks = 2, .body = be_two_roots, .user = &round };
+        ranks_run(state, &job);
+    }
+}
+
 /* ---- counts --------------------------------------------------------------------------------------- */
 
 /* The sum of the counts is the same; that of rank 1 and 2 are swapped on one rank. */
@@ -263,6 +285,7 @@ int main(void)
         TEST(two_ranks_that_differ_both_say_so),
         TEST(three_ranks_say_so_whoever_is_odd),
         TEST(ranks_that_are_no_neighbours_of_the_odd_one_say_so_too),
+        TEST(two_ranks_that_both_believe_to_be_the_root_are_both_told),
         TEST(the_cause_is_known_even_if_who_found_it_leaves_without_a_word),
         TEST(other_counts_of_the_same_sum_are_a_mismatch),
         TEST(a_pair_that_disagrees_on_its_count_is_a_mismatch),

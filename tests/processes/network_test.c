@@ -229,6 +229,32 @@ static void a_cut_between_two_neighbours_is_blamed_on_one_of_them(void **state)
     assert_true(slowest_ms <= (BOUND_MS + 500) * ranks_slowness());
 }
 
+/* ---- several interfaces ----------------------------------------------------------------------------- */
+
+/* On every host there is a bridge, made first, with an address that is the same everywhere. Who took
+ * it for the way to the others would reach itself. */
+static void have_a_misleading_bridge(struct rank_self *self)
+{
+    double one = 1;
+    rank_check(self, unshare(CLONE_NEWNET) == 0);
+    rank_check(self, run("ip link add docker0 type bridge && ip addr add 172.17.0.1/16 dev docker0 && ip link set docker0 up") == 0);
+    rank_mark(self, NAKED);
+    rank_await(self, PLUGGED, 1);
+    rank_check(self, run("ip link set lo up && ip addr add 10.77.0.%d/24 dev eth0 && ip link set eth0 up", self->rank + 1) == 0);
+    if (self->rank == 3) self->options.interface_names = "^docker";
+    if (self->rank == 1) self->options.interface_names = "10.77.0.0/24";
+    rank_create(self);
+    rank_ok(self, gm_all_reduce(self->comm, &one, &one, 1, GM_F64, GM_SUM));
+    rank_check(self, one == N);
+    rank_destroy(self);
+}
+
+static void a_bridge_with_the_same_address_on_every_host_is_not_taken(void **state)
+{
+    if (!has_network) skip();
+    ranks_finish(start(state, have_a_misleading_bridge, NULL, 0));
+}
+
 /* ---- start-up -------------------------------------------------------------------------------------- */
 
 enum { LATE = 3, LOST = 1, CONNECT_MS = 6000 };
@@ -280,6 +306,7 @@ int main(void)
         TEST(while_nobody_calls_anything),
         TEST(a_goodbye_over_a_cut_cable_ends_too),
         TEST(a_cut_between_two_neighbours_is_blamed_on_one_of_them),
+        TEST(a_bridge_with_the_same_address_on_every_host_is_not_taken),
         TEST(a_rank_cut_off_at_the_start_is_missed_by_name),
     };
     return cmocka_run_group_tests_name("network", tests, NULL, NULL);
