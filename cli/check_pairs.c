@@ -119,7 +119,7 @@ static gm_status exchange_address(struct checker *k, gm_comm *comm, int other, s
     return status;
 }
 
-static gm_comm *measure_pair(struct checker *k, int partner)
+static gm_comm *measure_pair(struct checker *k, int partner, int limit_ms)
 {
     int                low = k->rank < partner ? k->rank : partner, high = k->rank < partner ? partner : k->rank;
     bool               is_low = k->rank == low;
@@ -135,7 +135,7 @@ static gm_comm *measure_pair(struct checker *k, int partner)
     options.world_size = 2;
     options.store = k->store;
     options.master_addr = NULL;
-    options.connect_timeout_ms = k->timeout_ms;
+    options.connect_timeout_ms = limit_ms;
     options.stall_limit_ms = CALL_LIMIT_MS;
     options.log = hear_log;
     options.log_user = k;
@@ -176,7 +176,8 @@ static void play_all_rounds(struct checker *k)
     for (int round = 0; round < n - 1; round++) {
         int partner = partner_in(round, k->rank, n);
         if (partner >= k->n_ranks) continue;
-        gm_comm *comm = measure_pair(k, partner);
+        /* The partner may have waited in vain in every round before. */
+        gm_comm *comm = measure_pair(k, partner, k->timeout_ms * (round + 1));
         bool     is_kept = k->rank == 0 || partner == 0;
         if (is_kept) k->kept[partner] = comm;
         else gm_comm_destroy(comm);

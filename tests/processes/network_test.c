@@ -162,7 +162,8 @@ static void cut_one_off(void **state, struct plan plan)
         else assert_int_not_equal(record->error.culprit, plan.cut);
     }
     print_message("rank %d cut off, phase %d: all know after %lld ms\n", plan.cut, plan.phase, (long long)slowest_ms);
-    assert_true(slowest_ms <= (BOUND_MS + 100) * ranks_slowness());
+    /* Some look only when the bound has passed; on a crowded machine a nap takes longer. */
+    assert_true(slowest_ms <= (BOUND_MS + 1000) * ranks_slowness());
 }
 
 static void a_pulled_cable_in_the_middle_of_big_calls(void **state)
@@ -257,7 +258,7 @@ static void a_bridge_with_the_same_address_on_every_host_is_not_taken(void **sta
 
 /* ---- start-up -------------------------------------------------------------------------------------- */
 
-enum { LATE = 3, LOST = 1, CONNECT_MS = 6000 };
+enum { LATE = 3, LOST = 1, CONNECT_MS = 9000, JOIN_MS = 2000 };
 
 static void be_cut_off_while_gathering(struct rank_self *self)
 {
@@ -283,7 +284,7 @@ static void a_rank_cut_off_at_the_start_is_missed_by_name(void **state)
     if (!has_network) skip();
     struct ranks *r = start(state, be_cut_off_while_gathering, NULL, CONNECT_MS * ranks_slowness());
     ranks_await(r, READY, N - 1);
-    ranks_serve(r, 700);
+    ranks_serve(r, JOIN_MS * ranks_slowness());
     atomic_store(&ranks_shared(r)->times_ns[CUT], gmi_now_ns());
     run("ip link set v%d nomaster", LOST);
     atomic_store(&ranks_shared(r)->marks[CUT], 1);
