@@ -12,6 +12,7 @@
 #include "coll/exact.h"
 #include "coll/exchange.h"
 #include "coll/halving.h"
+#include "coll/hierarchical.h"
 #include "coll/lean.h"
 #include "coll/naive.h"
 #include "coll/pairwise.h"
@@ -25,6 +26,7 @@
 static const struct gmi_algo *const rows[] = {
     &gmi_ring_all_reduce,       &gmi_direct_all_reduce,     &gmi_halving_all_reduce,
     &gmi_doubling_all_reduce,   &gmi_exchange_all_reduce,   &gmi_naive_all_reduce,
+    &gmi_hierarchical_all_reduce,
     &gmi_ring_reduce_scatter,   &gmi_direct_reduce_scatter, &gmi_ring_all_gather,
     &gmi_direct_all_gather,     &gmi_bruck_all_gather,      &gmi_chain_broadcast,
     &gmi_tree_broadcast,        &gmi_chain_reduce,          &gmi_direct_reduce,
@@ -47,6 +49,7 @@ static bool may_run(const struct gmi_algo *row, gm_collective which, int n_ranks
 
 double gmi_algo_us(const struct gmi_algo *algo, const struct gmi_costs *costs, size_t total_bytes)
 {
+    if (algo->us != NULL) return algo->us(costs, (double)total_bytes);
     struct gmi_effort effort = algo->effort(costs->n_ranks, (double)total_bytes);
     return gmi_cost_us(costs, costs->kind, &effort);
 }
@@ -82,19 +85,17 @@ const struct gmi_algo *gmi_algo_choose(const char *name, gm_collective which, co
     return row != NULL ? row : fastest(which, costs, total_bytes, needs);
 }
 
-void gmi_all_peers(int n_ranks, int rank, int root, gmi_need_fn need, void *user)
+void gmi_all_peers(const struct gmi_shape *s, gmi_need_fn need, void *user)
 {
-    (void)root;
-    for (int peer = 0; peer < n_ranks; peer++) {
-        if (peer != rank) need(user, peer);
+    for (int peer = 0; peer < s->n_ranks; peer++) {
+        if (peer != s->rank) need(user, peer);
     }
 }
 
-void gmi_ring_peers(int n_ranks, int rank, int root, gmi_need_fn need, void *user)
+void gmi_ring_peers(const struct gmi_shape *s, gmi_need_fn need, void *user)
 {
-    (void)root;
-    need(user, (rank + 1) % n_ranks);
-    need(user, (rank + n_ranks - 1) % n_ranks);
+    need(user, (s->rank + 1) % s->n_ranks);
+    need(user, (s->rank + s->n_ranks - 1) % s->n_ranks);
 }
 
 bool gmi_algo_is_name(const char *name)

@@ -19,6 +19,7 @@ enum {
     GMI_ALGO_BRUCK = 10,
     GMI_ALGO_MESSAGE = 11,
     GMI_ALGO_LEAN = 12,
+    GMI_ALGO_HIERARCHICAL = 13,
 };
 
 typedef void (*gmi_need_fn)(void *user, int peer);
@@ -46,7 +47,7 @@ struct gmi_algo {
     gm_status (*hear)(struct gmi_op *op, struct gmi_port *port, const struct gmi_descriptor *theirs);
 
     /* Calls need() for each peer that it must have a link to. NULL: the neighbours in the ring. */
-    void (*peers)(int n_ranks, int rank, int root, gmi_need_fn need, void *user);
+    void (*peers)(const struct gmi_shape *s, gmi_need_fn need, void *user);
 
     /* Exactly how many payload bytes the rank of the shape sends. */
     uint64_t (*payload_sent_bytes)(const struct gmi_shape *shape);
@@ -54,6 +55,9 @@ struct gmi_algo {
     /* What a call on `bytes` of the whole buffer, in chunks as equal as can be, makes the busiest rank do. By this
      * "auto" chooses. */
     struct gmi_effort (*effort)(int n_ranks, double bytes);
+
+    /* In place of that, for what moves over links of two kinds at once: microseconds. NULL: by the effort. */
+    double (*us)(const struct gmi_costs *costs, double bytes);
 
     /* Memory that it needs besides scratch. NULL: none. */
     size_t (*work_bytes)(const struct gmi_shape *shape);
@@ -79,8 +83,8 @@ double gmi_algo_us(const struct gmi_algo *algo, const struct gmi_costs *costs, s
 const struct gmi_algo *gmi_algo_row(size_t index);
 
 /* For rows: all other ranks; the neighbours in the ring. */
-void gmi_all_peers(int n_ranks, int rank, int root, gmi_need_fn need, void *user);
-void gmi_ring_peers(int n_ranks, int rank, int root, gmi_need_fn need, void *user);
+void gmi_all_peers(const struct gmi_shape *s, gmi_need_fn need, void *user);
+void gmi_ring_peers(const struct gmi_shape *s, gmi_need_fn need, void *user);
 
 bool        gmi_algo_is_name(const char *name); /* "auto" included */
 const char *gmi_algo_name(uint8_t id);          /* "?" for a number that is none */

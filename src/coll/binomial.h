@@ -66,6 +66,6 @@ static inline int gmi_binomial_end(const struct gmi_binomial *t, int number, int
 }
 
 /* For rows: parent and children, and the neighbours in the ring, who greet each other. */
-void gmi_binomial_peers(int n_ranks, int rank, int root, gmi_need_fn need, void *user);
+void gmi_binomial_peers(const struct gmi_shape *s, gmi_need_fn need, void *user);
 
 #endif

@@ -31,12 +31,11 @@ static bool prepare(struct gmi_op *op, struct gmi_rounds *r, int index)
 
 static void begin(struct gmi_op *op) { gmi_rounds_begin(op, n_rounds(gmi_op_ranks(op)), prepare); }
 
-static void peers(int n_ranks, int rank, int root, gmi_need_fn need, void *user)
+static void peers(const struct gmi_shape *s, gmi_need_fn need, void *user)
 {
-    (void)root;
-    for (int distance = 1; distance < n_ranks; distance *= 2) {
-        need(user, (rank + distance) % n_ranks);
-        need(user, (rank - distance + n_ranks) % n_ranks);
+    for (int distance = 1; distance < s->n_ranks; distance *= 2) {
+        need(user, (s->rank + distance) % s->n_ranks);
+        need(user, (s->rank - distance + s->n_ranks) % s->n_ranks);
     }
 }
 

@@ -73,12 +73,11 @@ static void begin(struct gmi_op *op)
     gmi_rounds_begin(op, gmi_fold_of(gmi_op_ranks(op), 0).n_exchanges + 2, prepare);
 }
 
-static void peers(int n_ranks, int rank, int root, gmi_need_fn need, void *user)
+static void peers(const struct gmi_shape *s, gmi_need_fn need, void *user)
 {
-    (void)root;
-    struct gmi_fold p = gmi_fold_of(n_ranks, rank);
-    if (p.is_resting) need(user, rank + 1);
-    if (p.has_partner) need(user, rank - 1);
+    struct gmi_fold p = gmi_fold_of(s->n_ranks, s->rank);
+    if (p.is_resting) need(user, s->rank + 1);
+    if (p.has_partner) need(user, s->rank - 1);
     for (int k = 0; !p.is_resting && k < p.n_exchanges; k++) need(user, gmi_fold_partner(&p, k));
 }
 

@@ -379,10 +379,11 @@ static void begin_tree(struct gmi_op *op)
     gmi_rounds_greet_neighbours(op);
 }
 
-static void tree_peers(int n_ranks, int rank, int root, gmi_need_fn need, void *user)
+static void tree_peers(const struct gmi_shape *s, gmi_need_fn need, void *user)
 {
-    (void)root;
-    gmi_binomial_peers(n_ranks, rank, 0, need, user);
+    struct gmi_shape from_0 = *s;
+    from_0.root = 0;
+    gmi_binomial_peers(&from_0, need, user);
 }
 
 /* ---- the rows ------------------------------------------------------------------------------------ *
@@ -461,9 +462,9 @@ static struct gmi_effort tree_effort(int n_ranks, double bytes)
     return wider(gmi_effort_sum(gmi_tree_reduce.effort(n_ranks, bytes), gmi_tree_broadcast.effort(n_ranks, bytes)));
 }
 
-static void halving_peers(int n_ranks, int rank, int root, gmi_need_fn need, void *user)
+static void halving_peers(const struct gmi_shape *s, gmi_need_fn need, void *user)
 {
-    gmi_halving_all_reduce.peers(n_ranks, rank, root, need, user);
+    gmi_halving_all_reduce.peers(s, need, user);
 }
 
 #define EXACT_ROW                                                                                  \

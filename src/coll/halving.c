@@ -153,12 +153,11 @@ static void begin(struct gmi_op *op)
     gmi_rounds_begin(op, 2 * gmi_fold_of(gmi_op_ranks(op), 0).n_exchanges + 2, prepare);
 }
 
-static void peers(int n_ranks, int rank, int root, gmi_need_fn need, void *user)
+static void peers(const struct gmi_shape *s, gmi_need_fn need, void *user)
 {
-    (void)root;
-    struct gmi_fold f = gmi_fold_of(n_ranks, rank);
-    if (f.is_resting) need(user, rank + 1);
-    if (f.has_partner) need(user, rank - 1);
+    struct gmi_fold f = gmi_fold_of(s->n_ranks, s->rank);
+    if (f.is_resting) need(user, s->rank + 1);
+    if (f.has_partner) need(user, s->rank - 1);
     for (int k = 0; !f.is_resting && k < f.n_exchanges; k++) need(user, gmi_fold_partner(&f, k));
 }
 

@@ -35,16 +35,16 @@ gm_status gmi_request_choose_codec(struct gmi_request *r)
     return GM_OK;
 }
 
-struct gmi_shape gmi_request_shape(const struct gmi_request *r, int rank, int n_ranks)
+struct gmi_shape gmi_request_shape(const struct gmi_request *r, const struct gmi_group *group)
 {
-    return (struct gmi_shape){ .rank = rank, .n_ranks = n_ranks, .root = r->root, .count_elems = r->count_elems,
+    return (struct gmi_shape){ .rank = group->rank, .n_ranks = group->n_ranks, .layout = &group->layout, .root = r->root, .count_elems = r->count_elems,
                                .elem_bytes = r->codec.elem_bytes, .counts = r->counts,
                                .is_in_place = gmi_request_is_in_place(r), .wire = r->codec.wire };
 }
 
-size_t gmi_op_work_bytes(const struct gmi_request *r, const struct gmi_algo *algo, int rank, int n_ranks)
+size_t gmi_op_work_bytes(const struct gmi_request *r, const struct gmi_algo *algo, const struct gmi_group *group)
 {
-    struct gmi_shape shape = gmi_request_shape(r, rank, n_ranks);
+    struct gmi_shape shape = gmi_request_shape(r, group);
     return algo->work_bytes == NULL ? 0 : algo->work_bytes(&shape);
 }
 

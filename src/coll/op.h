@@ -20,6 +20,7 @@ struct gmi_group {
     int              rank, n_ranks;
     uint32_t         id, epoch; /* as in descriptors: which communicator, in which life */
     struct gmi_port *ports;     /* by rank; the own one unused */
+    struct gmi_layout layout;   /* who shares a host with whom */
 };
 
 /* A message, or one each way, as its caller asked for it. */
@@ -129,14 +130,14 @@ static inline size_t gmi_op_arrival_at(const struct gmi_op *op, int peer)
 }
 static inline size_t gmi_op_bytes(const struct gmi_op *op) { return op->count_elems * op->codec.elem_bytes; }
 
-/* The measures of the request for a rank. */
-struct gmi_shape gmi_request_shape(const struct gmi_request *request, int rank, int n_ranks);
+/* The measures of the request for the rank of the group. */
+struct gmi_shape gmi_request_shape(const struct gmi_request *request, const struct gmi_group *group);
 
 /* By which an algorithm is chosen: the bytes of the whole buffer, or what else all ranks know alike. */
 size_t gmi_request_size_for_choice(const struct gmi_request *request);
 
-/* How much memory op->work must have for it with this algorithm, on this rank. */
-size_t gmi_op_work_bytes(const struct gmi_request *request, const struct gmi_algo *algo, int rank, int n_ranks);
+/* How much memory op->work must have for it with this algorithm. */
+size_t gmi_op_work_bytes(const struct gmi_request *request, const struct gmi_algo *algo, const struct gmi_group *group);
 
 /* The descriptor that goes to a peer, and the one that must come from it. They differ only in an all-to-all, where
  * the count is that of the pair. */

@@ -1,3 +1,4 @@
+#include "base/rng.h"
 #include "coll/algo.h"
 #include "tests/support/test.h"
 
@@ -94,7 +95,7 @@ static void every_row_is_complete(void **state)
         assert_true(row->id != 0 && row->name != NULL && row->summary != NULL);
         assert_true(row->begin != NULL && row->progress != NULL && row->interest != NULL);
         assert_non_null(row->payload_sent_bytes);
-        assert_non_null(row->effort);
+        assert_true((row->effort != NULL) != (row->us != NULL));
         assert_true(gmi_algo_is_name(row->name));
         assert_string_equal(gmi_algo_name(row->id), row->name);
         for (size_t j = 0; j < i && (other = gmi_algo_row(j)) != NULL; j++) {
@@ -161,6 +162,30 @@ static void a_forced_algorithm_runs_what_it_can_and_leaves_the_rest(void **state
     }
 }
 
+static const char *taken_for(size_t total_bytes, enum gmi_view needs, int n_ranks, int n_hosts)
+{
+    struct gmi_costs costs = gmi_costs_of_host(n_ranks, 2, n_hosts > 1 ? GMI_KIND_NETWORK : GMI_KIND_MEMORY);
+    costs.n_hosts = n_hosts;
+    costs.most_on_a_host = n_ranks / n_hosts;
+    costs.n_cores = costs.most_on_a_host;
+    costs.crowd = 1;
+    costs.kind_within = GMI_KIND_MEMORY;
+    return gmi_algo_choose("auto", GM_ALL_REDUCE, &costs, total_bytes, needs)->name;
+}
+
+static void large_all_reduces_go_inside_hosts_first_where_ranks_share_some_of_several(void **state)
+{
+    (void)state;
+    for (int n_ranks = 4; n_ranks <= 16; n_ranks *= 2) {
+        assert_string_equal(taken_for(25 << 20, GMI_VIEW_PAIRS, n_ranks, 2), "hierarchical");
+        assert_string_equal(taken_for(1 << 20, GMI_VIEW_ONCE, n_ranks, 2), "hierarchical");
+        assert_string_not_equal(taken_for(25 << 20, GMI_VIEW_ALL, n_ranks, 2), "hierarchical");
+        assert_string_not_equal(taken_for(25 << 20, GMI_VIEW_PAIRS, n_ranks, 1), "hierarchical");
+        assert_string_not_equal(taken_for(25 << 20, GMI_VIEW_PAIRS, n_ranks, n_ranks), "hierarchical");
+        assert_string_not_equal(taken_for(256, GMI_VIEW_PAIRS, n_ranks, 2), "hierarchical");
+    }
+}
+
 struct needs {
     int rank, n_ranks, count[64];
 };
@@ -183,15 +208,22 @@ static void needs_of_links_are_mutual(void **state)
         if (row->peers == NULL) continue;
         for (int n = 2; n <= 20; n++) {
             for (int root = 0; root < n && (row->max_ranks == 0 || n <= row->max_ranks); root++) {
+                struct gmi_layout layout = { 0 };
+                uint64_t          host_ids[64];
+                for (int rank = 0; rank < n; rank++)
+                    host_ids[rank] = 1 + gmi_rng_below((uint64_t)n, (uint64_t)rank, 1 + (uint64_t)root);
+                assert_ok(gmi_layout_init(&layout, host_ids, n));
                 memset(all, 0, sizeof all);
                 for (int rank = 0; rank < n; rank++) {
                     all[rank].rank = rank;
                     all[rank].n_ranks = n;
-                    row->peers(n, rank, root, note_need, &all[rank]);
+                    struct gmi_shape shape = { .rank = rank, .n_ranks = n, .root = root, .layout = &layout };
+                    row->peers(&shape, note_need, &all[rank]);
                 }
                 for (int a = 0; a < n; a++) {
                     for (int b = 0; b < n; b++) assert_true((all[a].count[b] > 0) == (all[b].count[a] > 0));
                 }
+                gmi_layout_fini(&layout);
             }
         }
     }
@@ -206,6 +238,7 @@ int main(void)
         cmocka_unit_test(every_row_is_complete),
         cmocka_unit_test(every_collective_has_an_algorithm_whatever_is_forced),
         cmocka_unit_test(a_forced_algorithm_runs_what_it_can_and_leaves_the_rest),
+        cmocka_unit_test(large_all_reduces_go_inside_hosts_first_where_ranks_share_some_of_several),
         cmocka_unit_test(needs_of_links_are_mutual),
     };
     return cmocka_run_group_tests_name("op", tests, NULL, NULL);

@@ -10,12 +10,14 @@
 #include <stdbool.h>
 
 #include "coll/chunks.h"
+#include "coll/layout.h"
 
 struct gmi_wire;
 
 struct gmi_shape {
     int           rank, n_ranks;
     int           root; /* -1: none */
+    const struct gmi_layout *layout; /* which ranks share a host; NULL: not known */
     size_t        count_elems, elem_bytes; /* of the whole buffer */
     const size_t *counts;      /* elements of each chunk; NULL: equal ones */
     bool          is_in_place; /* input and output are the same memory */

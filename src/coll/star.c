@@ -68,14 +68,14 @@ static void begin_scatter(struct gmi_op *op)
     gmi_rounds_greet_neighbours(op);
 }
 
-static void peers(int n_ranks, int rank, int root, gmi_need_fn need, void *user)
+static void peers(const struct gmi_shape *s, gmi_need_fn need, void *user)
 {
-    if (rank == root) {
-        gmi_all_peers(n_ranks, rank, root, need, user);
+    if (s->rank == s->root) {
+        gmi_all_peers(s, need, user);
         return;
     }
-    gmi_ring_peers(n_ranks, rank, root, need, user);
-    need(user, root);
+    gmi_ring_peers(s, need, user);
+    need(user, s->root);
 }
 
 static uint64_t gather_bytes(const struct gmi_shape *s)

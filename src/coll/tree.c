@@ -46,14 +46,14 @@ static void begin(struct gmi_op *op)
     gmi_rounds_greet_neighbours(op);
 }
 
-static void peers(int n_ranks, int rank, int root, gmi_need_fn need, void *user)
+static void peers(const struct gmi_shape *s, gmi_need_fn need, void *user)
 {
-    int number = number_of(n_ranks, rank, root);
-    need(user, (rank + 1) % n_ranks);
-    need(user, (rank + n_ranks - 1) % n_ranks);
-    for (int have = 1; have < n_ranks; have *= 2) {
-        if (number < have && number + have < n_ranks) need(user, rank_of(n_ranks, number + have, root));
-        if (number >= have && number < 2 * have) need(user, rank_of(n_ranks, number - have, root));
+    int number = number_of(s->n_ranks, s->rank, s->root);
+    need(user, (s->rank + 1) % s->n_ranks);
+    need(user, (s->rank + s->n_ranks - 1) % s->n_ranks);
+    for (int have = 1; have < s->n_ranks; have *= 2) {
+        if (number < have && number + have < s->n_ranks) need(user, rank_of(s->n_ranks, number + have, s->root));
+        if (number >= have && number < 2 * have) need(user, rank_of(s->n_ranks, number - have, s->root));
     }
 }
 

@@ -113,6 +113,21 @@ gm_status gmi_comm_set_up(struct gm_comm *comm, int rank, int n_ranks, gm_error 
     return gmi_error_set(error, status, "no memory for a communicator of %d ranks", n_ranks);
 }
 
+gm_status gmi_comm_lay_out(struct gm_comm *comm)
+{
+    struct gm_comm   *root = comm->root;
+    struct gmi_layout layout;
+    uint64_t         *host_ids = gmi_alloc((size_t)comm->n_ranks, sizeof *host_ids);
+    if (host_ids == NULL) return GM_ERR_NOMEM;
+    pthread_mutex_lock(&root->lock);
+    for (int k = 0; k < comm->n_ranks; k++) host_ids[k] = root->control.members[gmi_world_rank(comm, k)].host_id;
+    pthread_mutex_unlock(&root->lock);
+    gm_status status = gmi_layout_init(&layout, host_ids, comm->n_ranks);
+    for (int lane = 0; lane < GMI_LANES; lane++) comm->groups[lane].layout = layout;
+    gmi_free(host_ids);
+    return status;
+}
+
 /* What only a communicator that is no split has. */
 static gm_status set_up_root(struct gm_comm *comm, const gm_comm_options *o, gm_error *error)
 {
@@ -154,6 +169,7 @@ void gmi_comm_tear_down(struct gm_comm *comm)
     gmi_lines_fini(comm);
     for (int lane = 0; lane < GMI_LANES; lane++) gmi_engine_fini(&comm->engines[lane]);
     gmi_caller_stop(comm);
+    gmi_layout_fini(&comm->groups[GMI_LANE_DATA].layout); /* which all lanes share */
     gmi_free(comm->world_ranks);
     gmi_free(comm);
 }
@@ -393,7 +409,7 @@ static gm_status formula(const gm_comm *comm, struct gmi_request *request, uint6
     gm_status              status;
     const struct gmi_algo *row = row_for(comm, request, &status);
     if (row == NULL) return status;
-    struct gmi_shape shape = gmi_request_shape(request, comm->rank, comm->n_ranks);
+    struct gmi_shape shape = gmi_request_shape(request, &comm->groups[GMI_LANE_DATA]);
     *sent_bytes = comm->n_ranks == 1 ? 0 : row->payload_sent_bytes(&shape);
     return GM_OK;
 }

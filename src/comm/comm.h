@@ -178,6 +178,8 @@ gm_status gmi_comm_connect(struct gm_comm *comm, const gm_comm_options *options,
 bool gmi_comm_is_ours(const struct gm_comm *comm);
 /* What a new communicator needs and tear_down frees, besides what is the root's. */
 gm_status gmi_comm_set_up(struct gm_comm *comm, int rank, int n_ranks, gm_error *error);
+/* Notes which of its ranks share a host, once the root is READY. GM_ERR_NOMEM. */
+gm_status gmi_comm_lay_out(struct gm_comm *comm);
 void      gmi_comm_tear_down(struct gm_comm *comm);
 
 /* The number of one of its ranks in the root: that is what others are told, and what errors show. */

@@ -320,7 +320,7 @@ static gm_status connect_ring(struct creation *k)
 
 static gm_status weigh(struct creation *k)
 {
-    if (gmi_comm_weigh(k->comm) == GM_OK) return GM_OK;
+    if (gmi_comm_weigh(k->comm) == GM_OK && gmi_comm_lay_out(k->comm) == GM_OK) return GM_OK;
     return gmi_error_set(k->error, GM_ERR_NOMEM, "no memory for a communicator of %d ranks", k->comm->n_ranks);
 }
 

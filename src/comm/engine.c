@@ -274,7 +274,7 @@ static gm_status begin(struct gmi_engine *e)
 {
     struct gm_work    *w = e->running;
     struct gmi_group  *group = &e->comm->groups[e->lane];
-    size_t             need_bytes = gmi_op_work_bytes(&w->request, w->algo, e->comm->rank, e->comm->n_ranks);
+    size_t             need_bytes = gmi_op_work_bytes(&w->request, w->algo, group);
     gm_status          status = grow_work(e, need_bytes);
     if (status == GM_OK) status = make_exact(e, &w->request);
     int                limit_ms = atomic_load(&e->comm->call_limit_ms);

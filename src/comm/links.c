@@ -18,10 +18,9 @@ struct wish {
 static void for_each_peer(struct wish *w, void (*visit)(void *wish, int peer))
 {
     const struct gmi_message_call *m = &w->request->message;
-    int n = w->comm->n_ranks, rank = w->comm->rank;
     if (!gmi_is_message(w->request->which)) {
-        (w->algo->peers != NULL ? w->algo->peers : gmi_ring_peers)(n, rank, w->request->root, visit,
-                                                                   w);
+        struct gmi_shape shape = gmi_request_shape(w->request, &w->comm->groups[GMI_LANE_DATA]);
+        (w->algo->peers != NULL ? w->algo->peers : gmi_ring_peers)(&shape, visit, w);
         return;
     }
     if (m->to >= 0) visit(w, m->to);

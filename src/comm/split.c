@@ -103,6 +103,7 @@ static struct gm_comm *make(struct gm_comm *parent, const struct member *members
         comm->world_ranks[k] = gmi_world_rank(parent, members[k].rank);
     }
     if (status == GM_OK && n_members > 1) status = gmi_comm_weigh(comm);
+    if (status == GM_OK && n_members > 1) status = gmi_comm_lay_out(comm);
     if (status == GM_OK && parent->root->n_ranks > 1) status = gmi_caller_start(comm, NULL);
     if (status != GM_OK) {
         gmi_comm_tear_down(comm);

@@ -11,6 +11,7 @@ static void run_shape(struct trial *t, struct sim *sim, uint64_t plan_seed, int 
                       const struct trial_shape *shape)
 {
     struct sim_plan plan = sim_random_plan(n_ranks, plan_seed);
+    plan.layout_seed = shape->seed;
     sim_init(sim, &plan);
     trial_prepare(t, n_ranks, shape);
     for (int rank = 0; rank < n_ranks; rank++) trial_begin(t, sim, rank);

@@ -125,33 +125,48 @@ struct wanted {
 
 static void want(void *user, int peer) { ((struct wanted *)user)->peers[peer] = true; }
 
-static bool is_link_wanted(const struct sim_plan *plan, int rank, int peer)
+static bool is_link_wanted(const struct sim *sim, int rank, int peer)
 {
     struct wanted          w = { 0 };
-    const struct gmi_algo *row = plan->links_for;
-    int                    n = plan->n_ranks;
+    const struct gmi_algo *row = sim->plan.links_for;
+    struct gmi_shape shape = { .rank = rank, .n_ranks = sim->plan.n_ranks, .root = sim->plan.links_root,
+                               .layout = &sim->layout };
     if (row == NULL) return true;
-    if (row->peers == NULL) return peer == (rank + 1) % n || peer == (rank + n - 1) % n;
-    row->peers(n, rank, plan->links_root, want, &w);
+    (row->peers != NULL ? row->peers : gmi_ring_peers)(&shape, want, &w);
     return w.peers[peer];
+}
+
+static void lay_out(struct sim *sim)
+{
+    uint64_t       host_ids[SIM_MAX_RANKS], n = (uint64_t)sim->plan.n_ranks;
+    struct gmi_rng rng = { .key = gmi_rng_key(sim->plan.layout_seed, n) };
+    uint64_t       most_hosts = 1 + gmi_rng_next_below(&rng, n);
+    for (uint64_t rank = 0; rank < n; rank++) {
+        uint64_t drawn = 1 + gmi_rng_next_below(&rng, most_hosts);
+        host_ids[rank] = sim->plan.host_ids != NULL ? sim->plan.host_ids[rank] : drawn;
+    }
+    gmi_layout_fini(&sim->layout);
+    assert_ok(gmi_layout_init(&sim->layout, host_ids, sim->plan.n_ranks));
 }
 
 void sim_init(struct sim *sim, const struct sim_plan *plan)
 {
     sim->plan = *plan;
+    lay_out(sim);
     memset(sim->ends, 0, sizeof sim->ends);
     sim->rng = (struct gmi_rng){ .key = gmi_rng_key(plan->seed, UINT64_C(0x5157)) };
     assert_in_range(plan->n_ranks, 1, SIM_MAX_RANKS);
     for (int a = 0; a < plan->n_ranks; a++) {
         struct sim_rank *r = &sim->ranks[a];
         *r = (struct sim_rank){ .scratch = r->scratch, .work = r->work };
-        r->group = (struct gmi_group){ .rank = a, .n_ranks = plan->n_ranks, .id = 7, .epoch = 3, .ports = r->ports };
+        r->group = (struct gmi_group){ .rank = a, .n_ranks = plan->n_ranks, .id = 7, .epoch = 3, .ports = r->ports,
+                                       .layout = sim->layout };
         guard_make_raw(&r->scratch, GMI_SCRATCH_BYTES);
     }
     for (int a = 0; a < plan->n_ranks; a++) {
         for (int b = a + 1; b < plan->n_ranks; b++) {
             struct gmi_link *pair[2];
-            if (!is_link_wanted(plan, a, b)) continue;
+            if (!is_link_wanted(sim, a, b)) continue;
             assert_ok(gmi_link_mem_pair(pair, plan->capacity_bytes));
             wrap(sim, a, b, pair[0]);
             wrap(sim, b, a, pair[1]);
@@ -182,6 +197,7 @@ struct sim_plan sim_random_plan(int n_ranks, uint64_t seed)
     struct gmi_rng rng = { .key = gmi_rng_key(seed, UINT64_C(0x71a7)) };
     return (struct sim_plan){ .n_ranks = n_ranks,
                               .seed = seed,
+                              .layout_seed = seed,
                               .capacity_bytes = capacities[gmi_rng_next_below(&rng, TEST_COUNT(capacities))],
                               .max_move_bytes = moves[gmi_rng_next_below(&rng, TEST_COUNT(moves))],
                               .delay_probability = delays[gmi_rng_next_below(&rng, TEST_COUNT(delays))],
@@ -196,7 +212,7 @@ void sim_begin(struct sim *sim, int rank, const struct gmi_algo *algo, struct gm
     struct sim_rank *r = &sim->ranks[rank];
     assert_ok(gmi_request_choose_codec(&request));
     guard_check(&r->work);
-    guard_make(&r->work, gmi_op_work_bytes(&request, algo, rank, sim->plan.n_ranks));
+    guard_make(&r->work, gmi_op_work_bytes(&request, algo, &r->group));
     r->op.group = &r->group;
     r->op.scratch = r->scratch.bytes;
     r->op.work = r->work.bytes;

@@ -28,6 +28,10 @@ struct sim_plan {
     bool     never_lends;       /* links lend no bytes, as sockets */
     bool     is_failure_fatal;  /* a rank that fails closes its links, as a process that ends does */
 
+    /* Which ranks share a host: all, some or none, drawn from this seed; or as `host_ids` says, by rank. */
+    uint64_t        layout_seed;
+    const uint64_t *host_ids;
+
     /* Only the links that this row says it needs, for this root. NULL: a link between any two ranks. */
     const struct gmi_algo *links_for;
     int                    links_root;
@@ -59,6 +63,7 @@ struct sim_rank {
 struct sim {
     struct sim_plan plan;
     struct gmi_rng  rng;
+    struct gmi_layout layout;
     struct sim_rank ranks[SIM_MAX_RANKS];
     struct sim_end  ends[SIM_MAX_RANKS][SIM_MAX_RANKS]; /* [rank][peer] */
 };

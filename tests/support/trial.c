@@ -347,7 +347,7 @@ void trial_check_counts(const struct trial *t, const struct sim *sim)
         const gm_traffic    *traffic = &op->traffic;
         struct gmi_request   request = request_of(t, rank);
         assert_ok(gmi_request_choose_codec(&request));
-        struct gmi_shape shape = gmi_request_shape(&request, rank, t->n_ranks);
+        struct gmi_shape shape = gmi_request_shape(&request, &sim->ranks[rank].group);
         shape.root = s->root;
         sim_assert(sim, traffic->calls == 1);
         check_payload(t, sim, rank, traffic->payload_sent_bytes, s->algo->payload_sent_bytes(&shape));
