@@ -259,7 +259,9 @@ static void print_traffic(FILE *file, const struct gmt_end *end)
             "step%s\n",
             mega(end->gradient_bytes), n, optimum / 1e6,
             is_lean || end->shards > 0 ? ", as f32;" : "");
-    if (end->shards > 0) fprintf(file, "             it travelled as exact sums\n");
+    if (end->shards > 0)
+        fprintf(file, "             it travelled as exact sums; of %s numbers added by rank 0, %s spilled\n",
+                GROUPED(end->added), GROUPED(end->spilled));
     if (is_lean) fprintf(file, "             it travelled as %s, rounded on the way\n", end->wire);
     for (int r = 0; r < n; r++) print_worker_traffic(file, r, &end->accounts[r], end->shards > 0);
     fprintf(file,

@@ -1,11 +1,8 @@
 #include "train/trainer.h"
 
-#include <errno.h>
 #include <math.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 #include "base/alloc.h"
 #include "base/bytes.h"
@@ -15,22 +12,22 @@
 #include "train/bits.h"
 #include "train/bucket.h"
 #include "train/norm.h"
+#include "train/trainer_parts.h"
 
 #define EVALUATION_ROWS 256 /* at a time: enough for a fast matrix product */
-#define SAVE_LIMIT_MS 600000
-#define SAVE_WORD_MS 500 /* how often rank 0 says that it is still saving */
 
 /* ---- calls of the library, accounted --------------------------------------------------------- */
 
-static void expect(struct gmt_trainer *trainer, gm_collective which, size_t count, gm_dtype dtype)
+void gmt_trainer_expect(struct gmt_trainer *trainer, gm_collective which, size_t count,
+                        gm_dtype dtype)
 {
     uint64_t bytes = 0;
     (void)gm_comm_payload_formula(trainer->options.comm, which, count, dtype, 0, &bytes);
     trainer->formula_bytes += bytes;
 }
 
-/* Keeps the library's sentence of a call that failed. */
-static gm_status library_error(const struct gmt_trainer *trainer, gm_status status, gm_error *error)
+gm_status gmt_trainer_library_error(const struct gmt_trainer *trainer, gm_status status,
+                                    gm_error *error)
 {
     if (status != GM_OK && error != NULL && error->status == GM_OK)
         *error = *gm_comm_error(trainer->options.comm);
@@ -80,8 +77,8 @@ static gm_status settle_overlap(struct gmt_trainer *trainer, gm_error *error)
         is_overlapping = options->has_room;
         gm_status status = gm_all_reduce(options->comm, &is_overlapping, &is_overlapping, 1,
                                          GM_I32, GM_MIN);
-        if (status != GM_OK) return library_error(trainer, status, error);
-        expect(trainer, GM_ALL_REDUCE, 1, GM_I32);
+        if (status != GM_OK) return gmt_trainer_library_error(trainer, status, error);
+        gmt_trainer_expect(trainer, GM_ALL_REDUCE, 1, GM_I32);
     }
     trainer->is_overlapping = is_overlapping != 0;
     return GM_OK;
@@ -242,13 +239,13 @@ static void expect_gradient(struct gmt_trainer *trainer)
     if (trainer->options.comm == NULL) return;
     trainer->naive_bytes += 4 * (uint64_t)n_elems * (uint64_t)(trainer->world_size - 1);
     if (is_reproducible(trainer)) { /* what floats would have taken: exact sums depend on the values */
-        expect(trainer, GM_ALL_REDUCE, n_elems, GM_F32);
+        gmt_trainer_expect(trainer, GM_ALL_REDUCE, n_elems, GM_F32);
         return;
     }
     for (size_t end = n_elems; end > 0;) {
         struct gmt_bucket bucket = gmt_bucket_before(&trainer->mlp.params,
                                                      trainer->recipe.bucket_bytes, end);
-        expect(trainer, GM_ALL_REDUCE, bucket.n_elems, GM_F32);
+        gmt_trainer_expect(trainer, GM_ALL_REDUCE, bucket.n_elems, GM_F32);
         end = bucket.first_elem;
     }
 }
@@ -343,8 +340,8 @@ static gm_status report(struct gmt_trainer *trainer, struct run *run, struct gmt
     bool       is_known = is_reproducible(trainer); /* to all, after each step */
     if (trainer->options.comm != NULL && !is_known) {
         gm_status status = gm_all_reduce(trainer->options.comm, sums, sums, 3, GM_F64, GM_SUM);
-        if (status != GM_OK) return library_error(trainer, status, error);
-        expect(trainer, GM_ALL_REDUCE, 3, GM_F64);
+        if (status != GM_OK) return gmt_trainer_library_error(trainer, status, error);
+        gmt_trainer_expect(trainer, GM_ALL_REDUCE, 3, GM_F64);
         book_communication(trainer, &before);
     }
     trainer->split.elapsed_ns = gmi_now_ns() - run->start_ns;
@@ -401,169 +398,6 @@ static gm_status end_epoch(struct gmt_trainer *trainer, struct run *run, uint64_
     return GM_OK;
 }
 
-/* ---- checkpoints ------------------------------------------------------------------------------ *
- *
- * Rank 0 writes in a thread of its own while all ranks, it too, stay at this place: every half
- * second, and when it is done, rank 0 tells the others by a broadcast. So a slow disk is waiting for
- * a checkpoint, never a silence that the stall limit would end; and a save that fails stops
- * everybody at the same step. */
-
-enum save_state { SAVE_RUNS, SAVE_DONE, SAVE_FAILED };
-
-struct save {
-    pthread_mutex_t                  lock;
-    pthread_cond_t                   changed;
-    enum save_state                  state;
-    gm_error                         error;
-    const struct gmt_checkpoint_dir *dir;
-    const struct gmt_state          *values;
-    struct gmt_recipe_text           text;
-    struct gmt_checkpoint_info       info;
-};
-
-static void *save_main(void *user)
-{
-    struct save *save = user;
-    gm_status    status = gmt_checkpoint_save(save->dir, save->values, &save->info, &save->error);
-    pthread_mutex_lock(&save->lock);
-    save->state = status == GM_OK ? SAVE_DONE : SAVE_FAILED;
-    pthread_cond_signal(&save->changed);
-    pthread_mutex_unlock(&save->lock);
-    return NULL;
-}
-
-static struct save *save_create(const struct gmt_trainer *trainer)
-{
-    struct save *save = gmi_alloc(1, sizeof *save);
-    if (save == NULL) return NULL;
-    pthread_condattr_t attributes;
-    pthread_condattr_init(&attributes);
-    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-    pthread_cond_init(&save->changed, &attributes);
-    pthread_condattr_destroy(&attributes);
-    pthread_mutex_init(&save->lock, NULL);
-    gmi_error_clear(&save->error);
-    gmt_recipe_write(&trainer->recipe, &save->text);
-    save->dir = trainer->options.dir;
-    save->values = &trainer->state;
-    save->info = (struct gmt_checkpoint_info){ trainer->step, trainer->cursor.epoch,
-                                               trainer->cursor.batch, save->text.pairs,
-                                               save->text.n_settings };
-    return save;
-}
-
-static void save_destroy(struct save *save)
-{
-    pthread_cond_destroy(&save->changed);
-    pthread_mutex_destroy(&save->lock);
-    gmi_free(save);
-}
-
-/* Waits for the end of the save, up to timeout_ms, and returns how it stands. */
-static enum save_state save_wait(struct save *save, int64_t timeout_ms)
-{
-    struct timespec until;
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    int64_t ns = until.tv_nsec + timeout_ms * GMI_NS_PER_MS;
-    until.tv_sec += (time_t)(ns / GMI_NS_PER_S);
-    until.tv_nsec = (long)(ns % GMI_NS_PER_S);
-    pthread_mutex_lock(&save->lock);
-    while (save->state == SAVE_RUNS &&
-           pthread_cond_timedwait(&save->changed, &save->lock, &until) != ETIMEDOUT) {}
-    enum save_state state = save->state;
-    pthread_mutex_unlock(&save->lock);
-    return state;
-}
-
-/* Rank 0's word to the others, on every rank. */
-static gm_status pass_word(struct gmt_trainer *trainer, int32_t *word, gm_error *error)
-{
-    if (trainer->options.comm == NULL) return GM_OK;
-    gm_status status = gm_broadcast(trainer->options.comm, word, 1, GM_I32, 0);
-    if (status != GM_OK) return library_error(trainer, status, error);
-    expect(trainer, GM_BROADCAST, 1, GM_I32);
-    return GM_OK;
-}
-
-static gm_status wait_for_rank_0(struct gmt_trainer *trainer, gm_error *error)
-{
-    int32_t word = SAVE_RUNS;
-    while (word == SAVE_RUNS) {
-        gm_status status = pass_word(trainer, &word, error);
-        if (status != GM_OK) return status;
-    }
-    if (word == SAVE_DONE) return GM_OK;
-    gmi_error_set(error, GM_ERR_ABORTED, "rank 0 could not save the checkpoint of step %llu",
-                  (unsigned long long)trainer->step);
-    if (error != NULL) error->culprit = 0;
-    return GM_ERR_ABORTED;
-}
-
-/* Saves on rank 0 and keeps the others informed. */
-static gm_status save_and_tell(struct gmt_trainer *trainer, struct save *save, gm_error *error)
-{
-    int64_t limit_ms =
-        trainer->options.save_limit_ms > 0 ? trainer->options.save_limit_ms : SAVE_LIMIT_MS;
-    int64_t deadline_ns = gmi_deadline_after_ms(limit_ms);
-    pthread_t thread;
-    bool      has_thread = pthread_create(&thread, NULL, save_main, save) == 0;
-    if (!has_thread) save_main(save); /* no thread to be had: the others wait in silence */
-    gm_status       status = GM_OK;
-    enum save_state state = SAVE_RUNS;
-    while (state == SAVE_RUNS && status == GM_OK && !gmi_deadline_passed(deadline_ns)) {
-        state = save_wait(save, limit_ms < SAVE_WORD_MS ? limit_ms : SAVE_WORD_MS);
-        int32_t word = (int32_t)state;
-        status = pass_word(trainer, &word, error);
-    }
-    /* When another rank is lost meanwhile, the file that is being written is still a good one. */
-    if (state == SAVE_RUNS && status != GM_OK) {
-        int64_t left_ms = (deadline_ns - gmi_now_ns()) / GMI_NS_PER_MS;
-        state = save_wait(save, left_ms > 0 ? left_ms : 0);
-    }
-    if (state == SAVE_RUNS) {
-        trainer->is_save_stuck = true;
-        if (has_thread) pthread_detach(thread);
-        if (status != GM_OK) return status;
-        gmi_error_set(error, GM_ERR_TIMEOUT,
-                      "saving the checkpoint of step %llu in %s has taken more than %lld s: the disk does "
-                      "not answer",
-                      (unsigned long long)trainer->step, trainer->options.dir->path,
-                      (long long)(limit_ms / 1000));
-        if (trainer->options.comm != NULL && error != NULL)
-            gm_comm_abort(trainer->options.comm, error->text);
-        return GM_ERR_TIMEOUT;
-    }
-    if (has_thread) pthread_join(thread, NULL);
-    if (status == GM_OK && state == SAVE_FAILED)
-        status = gmi_error_set(error, save->error.status, "%s", save->error.text);
-    return status;
-}
-
-static gm_status save_checkpoint(struct gmt_trainer *trainer, gm_error *error)
-{
-    int64_t   start_ns = gmi_now_ns();
-    gm_status status;
-    if (trainer->options.dir == NULL) {
-        status = wait_for_rank_0(trainer, error);
-    } else {
-        struct save *save = save_create(trainer);
-        if (save == NULL) {
-            status = gmi_error_set(error, GM_ERR_NOMEM, "no memory to save a checkpoint");
-            if (trainer->options.comm != NULL)
-                gm_comm_abort(trainer->options.comm, "rank 0 has no memory to save a checkpoint");
-            return status;
-        }
-        status = save_and_tell(trainer, save, error);
-        if (!trainer->is_save_stuck) save_destroy(save);
-    }
-    if (status != GM_OK) return status;
-    trainer->split.checkpoint_ns += gmi_now_ns() - start_ns;
-    if (trainer->options.dir != NULL && trainer->options.listener.saved != NULL)
-        trainer->options.listener.saved(trainer->options.listener.user, trainer->step,
-                                        trainer->options.dir->path);
-    return GM_OK;
-}
-
 /* ---- the end --------------------------------------------------------------------------------- */
 
 /* What a rank sends about itself: five numbers, a flag, and 32 bytes of hash. */
@@ -614,7 +448,7 @@ static gm_status gather_accounts(struct gmt_trainer *trainer, struct gmt_end *en
     gm_status status = GM_OK;
     if (trainer->options.comm != NULL) {
         status = gm_all_gather(trainer->options.comm, words, words, n_words, GM_I64);
-        library_error(trainer, status, error);
+        gmt_trainer_library_error(trainer, status, error);
     }
     end->are_identical = true;
     for (int r = 0; r < trainer->world_size && status == GM_OK; r++) {
@@ -649,6 +483,12 @@ static gm_status finish(struct gmt_trainer *trainer, struct run *run, struct gmt
     end->accounts = trainer->accounts;
     snprintf(end->wire, sizeof end->wire, "%s", trainer->recipe.wire);
     end->shards = trainer->recipe.shards;
+    if (end->shards > 0) {
+        gm_accumulator_stats stats;
+        (void)gm_accumulator_get_stats(trainer->repro.accumulator, &stats);
+        end->added = stats.added_ever;
+        end->spilled = stats.spilled_ever;
+    }
     end->gradient_bytes = 4 * (uint64_t)trainer->mlp.params.n_elems;
     end->naive_bytes = trainer->naive_bytes;
     end->samples_per_s = per_second(trainer->n_samples, run->step_ns);
@@ -675,7 +515,7 @@ static gm_status after_step(struct gmt_trainer *trainer, struct run *run, struct
     bool is_save_due =
         options->save_every > 0 ? is_due(trainer->step, options->save_every) : is_epoch_end;
     if (status == GM_OK && options->is_saving && (is_last || is_save_due))
-        status = save_checkpoint(trainer, error);
+        status = gmt_trainer_save(trainer, error);
     if (status == GM_OK && options->is_saving && (is_last || is_save_due))
         gmt_feedback_forget(&trainer->ddp.feedback); /* it is not in the checkpoint */
     return status;

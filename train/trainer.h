@@ -92,7 +92,9 @@ struct gmt_end {
     bool     are_identical;     /* all ranks have the same state_hash */
     struct gmt_rank_account *accounts; /* (world_size); the trainer's */
     char     wire[8];           /* how gradients travelled: "f32", ... */
-    size_t   shards;            /* V of a reproducible run; 0: it was none */
+    size_t   shards;            /* V of a reproducible run; 0: it was none. Then: */
+    uint64_t added, spilled;    /* numbers that this rank has added up, and of them those that did not fit
+                                   into lanes */
     uint64_t gradient_bytes;    /* of one exchange, as float32 */
     uint64_t naive_bytes;       /* what each rank would have sent by circulating whole gradients */
     double   samples_per_s;     /* of the steps alone, without evaluation and checkpoints */

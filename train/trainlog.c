@@ -161,6 +161,8 @@ cJSON *gmt_log_end(const struct gmt_end *end)
         cJSON_AddItemToArray(hashes, cJSON_CreateString(end->accounts[r].state_hash));
     cJSON_AddBoolToObject(object, "reproducible", end->shards > 0);
     add_number(object, "shards", (double)end->shards);
+    add_number(object, "added", (double)end->added);
+    add_number(object, "spilled", (double)end->spilled);
     cJSON_AddStringToObject(object, "wire", end->wire);
     add_numbers(object, "payload_bytes_sent", end, payload_of);
     add_numbers(object, "payload_bytes_formula", end, formula_of);
@@ -170,7 +172,7 @@ cJSON *gmt_log_end(const struct gmt_end *end)
     add_number(object, "naive_payload_bytes", (double)end->naive_bytes);
     add_number(object, "samples_per_s", end->samples_per_s);
     add_split(object, &end->split);
-    return whole_or_null(object, 22 + N_SPLIT_FIELDS);
+    return whole_or_null(object, 24 + N_SPLIT_FIELDS);
 }
 
 /* ---- the file -------------------------------------------------------------------------------- */
