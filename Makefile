@@ -44,16 +44,18 @@ objects = $(patsubst %.c,$(BUILD)/obj/%.o,$(1))
 LIB_SRC     := $(call sources,src/*.c src/*/*.c)
 TRAIN_SRC   := $(call sources,train/*.c)
 PROGRAM_SRC := $(call sources,launch/*.c bench/*.c cli/*.c)
-SUPPORT_SRC := $(call sources,tests/support/*.c tests/chaos/*.c)
+SUPPORT_SRC := $(call sources,tests/support/*.c tests/chaos/*.c) $(filter-out %/main.c %_test.c,$(wildcard tests/fuzz/*.c))
 TEST_SRC    := $(wildcard src/*_test.c src/*/*_test.c train/*_test.c launch/*_test.c bench/*_test.c \
-                 cli/*_test.c tests/simulate/*_test.c tests/processes/*_test.c tests/api/*_test.c tests/chaos/*_test.c)
+                 cli/*_test.c tests/simulate/*_test.c tests/processes/*_test.c tests/api/*_test.c tests/chaos/*_test.c \
+                 tests/fuzz/*_test.c)
 LONG_SRC    := $(wildcard tests/long/*_test.c)
 TESTS       := $(patsubst %.c,$(BUILD)/tests/%,$(TEST_SRC))
 LONG_TESTS  := $(patsubst %.c,$(BUILD)/tests/%,$(LONG_SRC))
 SCRIPTS     := $(wildcard tests/cli/*_test.sh tests/api/*_test.sh tests/processes/*_test.sh)
 LONG_SCRIPTS := $(wildcard tests/long/*_test.sh)
 
-TRAIN_LIBS  := -lopenblas -lz -lcjson -lcrypto -lm
+CORE_LIBS   := -lssl -lcrypto
+TRAIN_LIBS  := -lopenblas -lz -lcjson $(CORE_LIBS) -lm
 SHARED      := $(BUILD)/libgradmesh.so.$(VERSION)
 
 .PHONY: all
@@ -65,7 +67,7 @@ $(BUILD)/libgradmesh.a: $(call objects,$(LIB_SRC))
 
 $(SHARED): $(call objects,$(LIB_SRC)) src/gradmesh.map
 	$(Q)$(CC) $(ALL_LDFLAGS) -shared -Wl,-soname,libgradmesh.so.$(MAJOR) -Wl,--version-script=src/gradmesh.map \
-	    -Wl,--no-undefined -o $@ $(filter %.o,$^) $(LDLIBS)
+	    -Wl,--no-undefined -o $@ $(filter %.o,$^) $(CORE_LIBS) $(LDLIBS)
 
 $(BUILD)/libgradmesh.so: $(SHARED)
 	$(Q)ln -sf $(notdir $(SHARED)) $(BUILD)/libgradmesh.so.$(MAJOR)
@@ -120,6 +122,21 @@ ubsan:  ## the tests under the undefined-behaviour sanitizer
 	@$(MAKE) --no-print-directory BUILD=$(BUILD)/ubsan SAN=undefined test
 tsan:   ## the tests under the thread sanitizer
 	@$(MAKE) --no-print-directory BUILD=$(BUILD)/tsan SAN=thread test
+
+# A search for inputs that do harm, by clang's libFuzzer, each target for FUZZ_SECONDS; see tests/fuzz/fuzz.h.
+FUZZ_SECONDS ?= 60
+FUZZ_TARGETS ?= $(patsubst tests/fuzz/target_%.c,%,$(wildcard tests/fuzz/target_*.c))
+FUZZ_BUILD   := $(BUILD)/fuzz
+.PHONY: fuzz fuzz-build
+fuzz-build:
+	@DEPS=fuzz sh tools/deps.sh
+	@$(MAKE) --no-print-directory BUILD=$(FUZZ_BUILD) CC=clang SAN=address,undefined OPT=-O1 \
+	    CFLAGS='-g -fsanitize=fuzzer-no-link -Wno-pass-failed' $(FUZZ_BUILD)/fuzz
+fuzz: fuzz-build  ## search for inputs that crash it: FUZZ_SECONDS=60 FUZZ_TARGETS="store frames"; needs clang
+	@FUZZ=$(FUZZ_BUILD)/fuzz FUZZ_SECONDS=$(FUZZ_SECONDS) sh tests/fuzz/run.sh $(FUZZ_TARGETS)
+
+$(BUILD)/fuzz: $(BUILD)/obj/tests/fuzz/main.o $(BUILD)/support.a $(BUILD)/program.a $(BUILD)/libgradmesh_train.a $(BUILD)/libgradmesh.a
+	$(Q)$(CC) $(ALL_LDFLAGS) -fsanitize=fuzzer -o $@ $^ -lcmocka $(TRAIN_LIBS) $(LDLIBS)
 
 # DESTDIR is put in front of every path and appears in no file; the directories are those at the top.
 DOCS     := $(wildcard README.md CHANGELOG.md ARCHITECTURE.md LICENSE docs/*.md)

@@ -13,7 +13,8 @@ enum { KIB = 1024, MIB = 1024 * 1024, MAX_CONGESTIONS = 8 };
 static const struct {
     const char *name;
 } kinds[BENCH_LIMIT_KINDS] = {
-    [BENCH_COPY] = { "copy" }, [BENCH_REDUCE] = { "reduce" }, [BENCH_ONEWAY] = { "oneway" },
+    [BENCH_COPY] = { "copy" }, [BENCH_REDUCE] = { "reduce" }, [BENCH_CIPHER] = { "cipher" },
+    [BENCH_ONEWAY] = { "oneway" },
     [BENCH_DUPLEX] = { "duplex" }, [BENCH_PING] = { "ping" },
 };
 
@@ -80,7 +81,7 @@ static void add_sockets(struct list *list, enum bench_limit_kind kind, int n_pro
 static void add_memory(struct list *list)
 {
     const size_t arrays[] = { 256 * KIB, 64 * MIB }; /* in a core's cache, and not */
-    for (int kind = BENCH_COPY; kind <= BENCH_REDUCE; kind++)
+    for (int kind = BENCH_COPY; kind <= BENCH_CIPHER; kind++)
         for (int i = 0; i < 2; i++)
             add(list, (struct bench_limit){ .kind = (enum bench_limit_kind)kind,
                                             .channel = BENCH_MEMORY,
@@ -137,7 +138,8 @@ gm_status bench_limit_measure(struct bench_limit *limit, size_t amount_bytes, gm
                              limit->array_bytes, limit->write_bytes);
     switch (limit->kind) {
     case BENCH_COPY:
-    case BENCH_REDUCE: status = bench_measure_memory(limit, amount_bytes, &value, error); break;
+    case BENCH_REDUCE:
+    case BENCH_CIPHER: status = bench_measure_memory(limit, amount_bytes, &value, error); break;
     case BENCH_ONEWAY:
         if (limit->channel == BENCH_SHM)
             status = bench_measure_shm(limit, amount_bytes, &value, error);

@@ -21,6 +21,7 @@
 enum bench_limit_kind {
     BENCH_COPY,   /* memcpy, one core */
     BENCH_REDUCE, /* the library's float sum: out = arrived + own, one core */
+    BENCH_CIPHER, /* the cipher of encrypted links: records of 16 KiB sealed by AES-128-GCM, one core */
     BENCH_ONEWAY,
     BENCH_DUPLEX,
     BENCH_PING,   /* half a round trip of 4 bytes */

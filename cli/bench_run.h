@@ -22,6 +22,7 @@ struct cli_bench_args {
     bool            in_place_only, wants_fraction;
     int             dtype, redop;
     const char     *algorithm, *transport, *wire;
+    bool            is_encrypted;
     char            names[256]; /* of several algorithms, each ended by a zero */
     const char     *algorithms[CLI_BENCH_MAX_ALGORITHMS];
     size_t          n_algorithms; /* 0: one, as `algorithm` or the environment says */

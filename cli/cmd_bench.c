@@ -314,6 +314,8 @@ int cli_cmd_bench(int argc, char **argv)
           .help = "measures each size so often and shows the median (with several algorithms: 5)" },
         { .name = "transport", .kind = CLI_TEXT, .text = &args.transport, .value_name = "auto|tcp|shm",
           .help = "how bytes travel (default: auto)" },
+        { .name = "encrypt", .kind = CLI_FLAG, .flag = &args.is_encrypted,
+          .help = "encrypt what goes over TCP (TLS 1.3, by the job's secret); not shared memory" },
         { .name = "wire", .kind = CLI_TEXT, .text = &args.wire, .value_name = "f32|bf16|f16|int8",
           .help = "format in which sums of f32 travel (default: f32)" },
         { .name = "check", .letter = 'c', .kind = CLI_FLAG, .flag = &args.effort.checks_all,

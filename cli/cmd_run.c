@@ -12,8 +12,8 @@
 static const char summary[] = "Starts N copies of a program on this machine as one job and sees "
                               "them to their end. Each is told who\n"
                               "it is by its environment (GRADMESH_RANK, GRADMESH_WORLD_SIZE, "
-                              "GRADMESH_STORE, GRADMESH_JOB_ID; RANK,\n"
-                              "WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR, "
+                              "GRADMESH_STORE, GRADMESH_JOB_ID, GRADMESH_SECRET_FILE;\n"
+                              "RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR, "
                               "MASTER_PORT). When one fails, all are ended.\n";
 
 static const char notes[] =
@@ -96,7 +96,8 @@ int cli_cmd_run(int argc, char **argv)
     int64_t n_workers, port;
     double timeout_s;
     int bind;
-    bool no_prefix, has_workers;
+    bool no_prefix, has_workers, is_encrypted;
+    const char *extra_env[] = { NULL, NULL };
     /* clang-format off */
     const struct cli_option options[] = {
         { .name = "workers", .letter = 'n', .kind = CLI_INT, .integer = &n_workers,
@@ -110,6 +111,8 @@ int cli_cmd_run(int argc, char **argv)
           .help = "end the job after so long; 0 is no limit" },
         { .name = "bind", .kind = CLI_CHOICE, .choice = &bind, .choices = binds,
           .default_text = "none", .help = "cores: rank r may run on the r-th core only" },
+        { .name = "encrypt", .kind = CLI_FLAG, .flag = &is_encrypted,
+          .help = "encrypt what goes over TCP (TLS 1.3, by the job's secret); not shared memory" },
         { .name = "no-prefix", .kind = CLI_FLAG, .flag = &no_prefix,
           .help = "leave out the [R] before each line" },
     };
@@ -126,10 +129,12 @@ int cli_cmd_run(int argc, char **argv)
     if (parsed.n_operands == 0 || parsed.operands[0][0] == '\0') {
         return cli_usage_error(&command, "the program to run is missing");
     }
+    if (is_encrypted) extra_env[0] = "GRADMESH_ENCRYPT=1";
     const bool keeps_stdout = parsed.wants_json && parsed.json_path == NULL;
     const struct launch_options launch = {
         .n_workers = (int)n_workers,
         .argv = parsed.operands,
+        .extra_env = extra_env,
         .port = (int)port,
         .timeout_ms = timeout_s > 0 ? (int64_t)(timeout_s * 1000) + (timeout_s < 0.001) : 0,
         .bind = (enum launch_bind)bind,

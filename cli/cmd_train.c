@@ -57,7 +57,7 @@ static const char notes[] =
 struct train_args {
     struct cli_recipe_args recipe;
     int64_t                n_workers, n_threads, save_every, keep, report_every, compare_steps;
-    bool                   has_workers, has_resume;
+    bool                   has_workers, has_resume, is_encrypted;
     const char            *checkpoint_dir, *resume_file, *log_path, *transport, *algorithm, *wire;
     int                    overlap; /* an enum gmt_overlap */
     int                    placement; /* an enum gmt_placement */
@@ -71,7 +71,7 @@ static const char *const placements[] = { [GMT_PLACE_BLOCKS] = "blocks", [GMT_PL
                                           NULL };
 static const char *const exact_wires[] = { "trimmed", "raw", NULL };
 
-enum { N_TRAIN_OPTIONS = 15 };
+enum { N_TRAIN_OPTIONS = 16 };
 
 /* Fills options[N_TRAIN_OPTIONS + CLI_N_RECIPE_OPTIONS]. */
 static void list_options(struct train_args *args, struct cli_option *options)
@@ -86,6 +86,8 @@ static void list_options(struct train_args *args, struct cli_option *options)
           .help = "how bytes travel (default: auto)" },
         { .name = "algo", .kind = CLI_TEXT, .text = &args->algorithm,
           .value_name = "auto|ring|naive|...", .help = "how gradients are exchanged (default: auto)" },
+        { .name = "encrypt", .kind = CLI_FLAG, .flag = &args->is_encrypted,
+          .help = "encrypt what goes over TCP (TLS 1.3, by the job's secret); not shared memory" },
         { .name = "wire", .kind = CLI_TEXT, .text = &args->wire, .value_name = "f32|bf16|f16|int8",
           .help = "format in which gradients travel: fewer bytes, for a little accuracy (default: f32)" },
         { .name = "overlap", .kind = CLI_CHOICE, .choice = &args->overlap, .choices = overlaps,
@@ -583,7 +585,8 @@ static int train_as_told(const struct cli_command *command, const struct train_a
                               .is_verbose = parsed->is_verbose,
                               .transport = args->transport,
                               .algorithm = args->algorithm,
-                              .wire = args->wire };
+                              .wire = args->wire,
+                              .is_encrypted = args->is_encrypted };
     if (worker == NULL || own_words == NULL) {
         fprintf(stderr, "gradmesh train: no memory\n");
         gmi_free(worker);

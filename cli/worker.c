@@ -134,6 +134,7 @@ static gm_status fill_options(gm_comm_options *options, const struct cli_join *j
     if (join->algorithm != NULL) options->algorithm = join->algorithm;
     if (join->wire != NULL) options->wire = join->wire;
     if (join->is_verbose && options->log_level < GM_LOG_INFO) options->log_level = GM_LOG_INFO;
+    if (join->is_encrypted) options->encrypt = 1;
     options->fingerprint = join->fingerprint;
     options->group = join->group;
     options->log = print_log_line;

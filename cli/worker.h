@@ -42,6 +42,7 @@ struct cli_join {
     bool        is_verbose;
     const char *transport, *algorithm, *wire; /* NULL: as the environment says */
     const char *fingerprint;
+    bool        is_encrypted;  /* or as the environment says */
     const char *group; /* NULL: one communicator is enough */
 };
 

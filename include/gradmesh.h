@@ -232,6 +232,17 @@ typedef struct gm_comm_options {
      * NULL: "f32" */
     const char *wire;
 
+    /* What all ranks of the job know and nobody else: a file of 16 to 4096 bytes that nobody but its owner may read (mode
+     * 600; else GM_ERR_ARG). It is read by gm_comm_create and never sent: each side of each connection proves to the other
+     * that it knows it, before anything else is believed. gradmesh run makes one for each job. NULL: none; then the
+     * ranks meet over loopback only, where whoever has an account on the host may call. */
+    const char *secret_file;
+    int         insecure;      /* 1: without a secret beyond loopback too; whoever reaches the ports may join */
+    /* 1: data and messages between ranks are encrypted (TLS 1.3, with a key for each connection that is made from the
+     * secret, which must be there). Not what passes through memory within a host. Compared at creation: ranks that
+     * differ are a mismatch. */
+    int         encrypt;
+
     int connect_timeout_ms;    /* limit of gm_comm_create; default 60,000 */
     int stall_limit_ms;        /* a wait in a collective ends when no byte moved for so long; default
                                   300,000; 0: no limit. A process that is stopped is given up after 2 to
@@ -250,8 +261,8 @@ typedef struct gm_comm_options {
 GM_API void gm_comm_options_default(gm_comm_options *options);
 
 /* Takes from the environment what is set there, over what *options holds: the GRADMESH_ variables
- * (RANK, WORLD_SIZE, STORE, JOB_ID, SOCKET_IFNAME, TRANSPORT, HOST_ID, ALGO, WIRE, TIMEOUT_MS,
- * SPIN_US, LOG), and MASTER_ADDR and MASTER_PORT; rank and world size from the first complete family of
+ * (RANK, WORLD_SIZE, STORE, JOB_ID, SECRET_FILE, INSECURE, ENCRYPT, SOCKET_IFNAME, TRANSPORT, HOST_ID, ALGO, WIRE,
+ * TIMEOUT_MS, SPIN_US, LOG), and MASTER_ADDR and MASTER_PORT; rank and world size from the first complete family of
  * GRADMESH_RANK/GRADMESH_WORLD_SIZE, RANK/WORLD_SIZE, OMPI_COMM_WORLD_RANK/_SIZE, PMI_RANK/PMI_SIZE, SLURM_PROCID/SLURM_NTASKS,
  * and JOB_COMPLETION_INDEX with WORLD_SIZE. With none of them it is a world of one;
  * one half of the first two families alone is refused. The strings point
@@ -672,7 +683,8 @@ typedef struct gm_traffic {
     uint64_t calls;               /* collectives that were started, and messages */
     uint64_t payload_sent_bytes;
     uint64_t payload_recv_bytes;
-    uint64_t protocol_sent_bytes; /* descriptors, piece headers; for GM_COLLECTIVE_END also handshakes */
+    uint64_t protocol_sent_bytes; /* descriptors, piece headers; for GM_COLLECTIVE_END also handshakes
+                                     and what encryption adds */
     uint64_t protocol_recv_bytes;
     uint64_t memory_sent_bytes;   /* of payload and protocol: what went through shared memory */
     uint64_t memory_recv_bytes;

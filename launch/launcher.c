@@ -44,6 +44,7 @@
 #include "launch/guardian.h"
 #include "launch/hunt.h"
 #include "launch/relay.h"
+#include "launch/secret.h"
 #include "launch/signals.h"
 #include "launch/stopped.h"
 #include "launch/worker.h"
@@ -84,6 +85,7 @@ struct job {
     struct launch_relay *relay;
     struct gmi_poller poller;
     struct gmi_log log;
+    struct launch_secret secret;
     struct gmi_store_server *store;
     int master_fd, master_port; /* a port kept free for the program's own use */
     int *cores;                 /* of the mask, for LAUNCH_BIND_CORES */
@@ -276,8 +278,10 @@ static gm_status prepare(struct job *job, gm_error *error)
     job->log = (struct gmi_log){ .write = on_store_log,
                                  .user = job,
                                  .level = o->is_verbose ? GM_LOG_INFO : GM_LOG_WARN };
-    status = gmi_store_server_create(&job->store, "127.0.0.1", o->port, job->result->job_id,
-                                     &job->log, error);
+    status = launch_secret_init(&job->secret, error);
+    if (status == GM_OK)
+        status = gmi_store_server_create(&job->store, "127.0.0.1", o->port, job->result->job_id,
+                                         &job->secret.secret, &job->log, error);
     if (status == GM_OK) status = reserve_master_port(job, error);
     return status;
 }
@@ -307,6 +311,7 @@ static gm_status start_workers(struct job *job, gm_error *error)
         .argv = o->argv,
         .extra_env = o->extra_env,
         .job_id = job->result->job_id,
+        .secret_path = job->secret.path,
         .store_port = gmi_store_server_port(job->store),
         .master_port = job->master_port,
         .signals = &job->signals,
@@ -840,6 +845,7 @@ static void release(struct job *job)
     launch_guardian_dismiss(&job->guardian);
     if (job->is_in_charge) prctl(PR_SET_CHILD_SUBREAPER, job->was_subreaper);
     gmi_store_server_destroy(job->store);
+    launch_secret_fini(&job->secret);
     if (job->master_fd >= 0) close(job->master_fd);
     launch_signals_release(&job->signals);
     launch_deaths_fini(&job->deaths);
@@ -879,6 +885,7 @@ gm_status launch_run(const struct launch_options *options, struct launch_result 
     struct job job = { .options = options,
                        .result = result,
                        .master_fd = -1,
+                       .secret = { .fd = -1 },
                        .start_ns = gmi_now_ns(),
                        .guardian = { .pipe_fd = -1 },
                        .deaths = { .epoll_fd = -1 },

@@ -20,7 +20,7 @@ extern char **environ;
 
 /* ---- the environment ------------------------------------------------------------------------- */
 
-enum { N_OWN_MAX = 12, OWN_BYTES = 640 };
+enum { N_OWN_MAX = 13, OWN_BYTES = 640 };
 
 struct environment {
     char **entries; /* ends with NULL */
@@ -67,6 +67,7 @@ static void set_own_all(struct environment *env, const struct launch_spawn *spaw
     set_own(env, slot++, "GRADMESH_LOCAL_RANK=%d", rank);
     set_own(env, slot++, "GRADMESH_STORE=127.0.0.1:%d", spawn->store_port);
     set_own(env, slot++, LAUNCH_ENV_JOB_ID "=%s", spawn->job_id);
+    if (spawn->secret_path[0]) set_own(env, slot++, "GRADMESH_SECRET_FILE=%s", spawn->secret_path);
     set_own(env, slot++, "RANK=%d", rank);
     set_own(env, slot++, "WORLD_SIZE=%d", spawn->n_workers);
     set_own(env, slot++, "LOCAL_RANK=%d", rank);

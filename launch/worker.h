@@ -16,6 +16,7 @@ struct launch_spawn {
     char *const *argv;
     const char *const *extra_env; /* ends with NULL; may be NULL */
     const char *job_id;
+    const char *secret_path; /* "": what the launcher's own environment says */
     int store_port, master_port;
     const struct launch_signals *signals;
     struct rlimit descriptors; /* the limit that the workers get back */

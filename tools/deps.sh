@@ -24,6 +24,11 @@ if [ -z "$missing" ]; then
 else
     missing="$missing libopenblas-dev zlib1g-dev libcjson-dev libssl-dev libcmocka-dev"
 fi
+# DEPS=fuzz: also what make fuzz needs.
+if [ "${DEPS:-}" = fuzz ]; then
+    echo 'int LLVMFuzzerTestOneInput(void); int LLVMFuzzerTestOneInput(void) { return 0; }' |
+        clang -fsanitize=fuzzer -o /dev/null -x c - >/dev/null 2>&1 || missing="$missing clang libclang-rt-14-dev"
+fi
 [ -z "$missing" ] && exit 0
 
 exec sh "$(dirname "$0")/install.sh" $missing

@@ -63,7 +63,9 @@ static void append_piece_header(struct gmi_port_header *h, bool is_behind_descri
 static gm_status link_failed(struct gmi_port *port, gm_status status)
 {
     if (status != GM_ERR_PROTOCOL) return gmi_op_link_broke(port->op, port);
-    return gmi_op_bad_bytes(port->op, port, "wrote what cannot be right into the memory of the link");
+    return gmi_op_bad_bytes(port->op, port, port->link->is_shared_memory
+                                                ? "wrote what cannot be right into the memory of the link"
+                                                : "sent bytes that are not encrypted with the key of the connection");
 }
 
 /* ---- sending ----------------------------------------------------------------------------------- */

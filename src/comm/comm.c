@@ -73,6 +73,17 @@ static gm_status check_options(const gm_comm_options *o, gm_error *error)
     return GM_OK;
 }
 
+static gm_status load_secret(struct gm_comm *comm, const gm_comm_options *o, gm_error *error)
+{
+    comm->secret.lets_anybody_in = o->insecure;
+    comm->is_encrypted = o->encrypt;
+    if (o->world_size == 1) return GM_OK; /* there is nobody to prove it to */
+    if (o->secret_file != NULL && o->secret_file[0] != '\0') return gmi_secret_load(&comm->secret, o->secret_file, error);
+    if (!o->encrypt) return GM_OK;
+    return gmi_error_set(error, GM_ERR_ARG, "encryption needs a secret: give all ranks the same GRADMESH_SECRET_FILE, or start them "
+                         "by gradmesh run");
+}
+
 static enum gmi_sharing sharing_of(const struct gmi_transport *transport)
 {
     if (!transport->uses_memory) return GMI_SHARES_NEVER;
@@ -86,10 +97,10 @@ static const char *or_default(const char *text, const char *fallback) { return t
 /* What must agree: the caller's lines, behind ours. NULL: no memory. */
 static char *make_fingerprint(const struct gm_comm *comm, const char *callers)
 {
-    static const char ours[] = "wire format";
-    size_t            bytes = sizeof ours + GMI_NAME_BYTES + strlen(callers) + 2;
-    char             *text = gmi_alloc(bytes, 1);
-    if (text != NULL) snprintf(text, bytes, "%s=%s\n%s", ours, gmi_wire_name(comm->wire), callers);
+    size_t bytes = sizeof "wire format=\nencryption=off\n" + GMI_NAME_BYTES + strlen(callers);
+    char  *text = gmi_alloc(bytes, 1);
+    if (text == NULL) return NULL;
+    snprintf(text, bytes, "wire format=%s\nencryption=%s\n%s", gmi_wire_name(comm->wire), comm->is_encrypted ? "on" : "off", callers);
     return text;
 }
 
@@ -148,6 +159,8 @@ static gm_status set_up_root(struct gm_comm *comm, const gm_comm_options *o, gm_
     gm_status status = gmi_comm_set_up(comm, o->rank, o->world_size, error);
     if (status != GM_OK || comm->n_ranks == 1) return status;
 
+    status = load_secret(comm, o, error);
+    if (status != GM_OK) return status;
     comm->fingerprint = make_fingerprint(comm, or_default(o->fingerprint, ""));
     if (comm->fingerprint == NULL || gmi_control_init(&comm->control, comm->rank, comm->n_ranks, comm->fingerprint, &comm->log,
                                                       gmi_service_notify, comm) != GM_OK) {
@@ -182,6 +195,7 @@ static void tear_down_root(struct gm_comm *comm)
     pthread_mutex_destroy(&comm->lock);
     pthread_mutex_destroy(&comm->roster_lock);
     gmi_free(comm->fingerprint);
+    gmi_secret_wipe(&comm->secret);
     gmi_comm_tear_down(comm);
 }
 
@@ -326,6 +340,21 @@ int gm_comm_size(const gm_comm *comm) { return comm->n_ranks; }
 const char *gm_comm_wire(const gm_comm *comm) { return gmi_wire_name(comm->wire); }
 const gm_error *gm_comm_error(const gm_comm *comm) { return &comm->error; }
 
+static struct gmi_link *link_at(const gm_comm *comm, int index);
+
+/* What a transport itself adds. */
+static void add_overhead(const gm_comm *comm, gm_traffic *traffic)
+{
+    for (int k = 0; k < GMI_LANES * comm->n_ranks; k++) {
+        uint64_t               sent, recv;
+        const struct gmi_link *link = link_at(comm, k);
+        if (link == NULL || link->ops->overhead == NULL) continue;
+        link->ops->overhead(link, &sent, &recv);
+        traffic->protocol_sent_bytes += sent;
+        traffic->protocol_recv_bytes += recv;
+    }
+}
+
 gm_status gm_comm_traffic(const gm_comm *comm, gm_collective which, gm_traffic *traffic)
 {
     if (comm == NULL || traffic == NULL || (unsigned)which > GM_COLLECTIVE_END) return GM_ERR_ARG;
@@ -333,6 +362,7 @@ gm_status gm_comm_traffic(const gm_comm *comm, gm_collective which, gm_traffic *
     pthread_mutex_lock(lock);
     *traffic = comm->traffic[which];
     pthread_mutex_unlock(lock);
+    if (which == GM_COLLECTIVE_END) add_overhead(comm, traffic);
     return GM_OK;
 }
 

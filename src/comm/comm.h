@@ -62,6 +62,8 @@ struct gm_comm {
     const struct gmi_wire      *wire; /* how f32 sums travel; NULL: as they are */
     struct gmi_costs            costs; /* by which algorithms are chosen */
     struct gmi_log              log;
+    struct gmi_secret           secret; /* (root) */
+    bool                        is_encrypted;
     char                       *fingerprint;
     pid_t                       owner_pid; /* a process forked from it has no service thread: not its member */
     int64_t                     try_ns; /* how long a collective tries before it sleeps; 0: not at all */
@@ -161,9 +163,16 @@ int64_t gmi_lines_next_ns(struct gm_comm *root);
 void    gmi_lines_fini(struct gm_comm *comm);
 
 /* ---- share.c: from connections to links ----------------------------------------------------------- */
-/* A connection whose handshake took so many bytes, from either side; takes it over. Now or later it becomes the
- * port's link. All of these with the lock held. */
-void gmi_share_connected(struct gmi_line *line, int fd, bool is_caller, uint64_t sent_bytes, uint64_t recv_bytes);
+/* A connection after its handshake, which took so many bytes. */
+struct gmi_connected {
+    int      fd;
+    bool     is_caller;
+    uint64_t sent_bytes, recv_bytes;
+    uint8_t  key[GMI_LINK_KEY_BYTES]; /* of its own */
+};
+/* Takes it over. Now or later it becomes the port's link. All of these with the lock held. */
+void gmi_share_connected(struct gmi_line *line, const struct gmi_connected *connected);
+bool gmi_share_is_securing(const struct gmi_line *line); /* or else passing memory */
 void gmi_share_end(struct gmi_line *line); /* also if there is none */
 /* While line->share is not NULL: */
 void    gmi_share_step(struct gmi_line *line);

@@ -85,7 +85,8 @@ static gm_status where_the_store_is(struct creation *k, char *host, size_t host_
 static gm_status serve_store(struct creation *k, const char *host, int port, gm_error *error)
 {
     struct gmi_store_server *server;
-    gm_status status = gmi_store_server_create(&server, host, port, k->comm->job_id, &k->comm->log, error);
+    gm_status status = gmi_store_server_create(&server, host, port, k->comm->job_id, &k->comm->secret,
+                                               &k->comm->log, error);
     if (status != GM_OK) return status;
     pthread_mutex_lock(&k->comm->lock);
     k->comm->store_server = server;
@@ -112,12 +113,12 @@ static gm_status reach_store(struct creation *k, const char *host, int port)
     gm_error         refusal;
     gmi_error_clear(&refusal);
     if (!must_serve || serve_store(k, host, port, &refusal) == GM_OK) {
-        return gmi_store_connect(&comm->store, host, port, &hello, k->deadline_ns, &comm->log, k->error);
+        return gmi_store_connect(&comm->store, host, port, &hello, &comm->secret, k->deadline_ns, &comm->log, k->error);
     }
     hello.session = gmi_process_number();
     int64_t until_ns = earlier(k->deadline_ns, gmi_deadline_after_ms(OWN_STORE_MS));
     if (refusal.sys_errno == EADDRINUSE &&
-        gmi_store_connect(&comm->store, host, port, &hello, until_ns, &comm->log, NULL) == GM_OK) {
+        gmi_store_connect(&comm->store, host, port, &hello, &comm->secret, until_ns, &comm->log, NULL) == GM_OK) {
         return GM_OK;
     }
     keep_error(k, &refusal);
@@ -211,7 +212,7 @@ static gm_status dial_rank_0(struct creation *k, const char *address_text, int *
     if (status != GM_OK) return status;
     struct gmi_hello hello = gmi_comm_hello(k->comm, GMI_CHANNEL_CONTROL, 0);
     snprintf(whom, sizeof whom, "rank 0 at %.120s", address_text);
-    struct gmi_dial dial = { .host = host, .port = port, .own = &hello, .whom = whom, .deadline_ns = k->deadline_ns,
+    struct gmi_dial dial = { .host = host, .port = port, .own = &hello, .secret = &k->comm->secret, .whom = whom, .deadline_ns = k->deadline_ns,
                              .look_again_ns = gmi_deadline_after_ms(RETRY_MS), .log = &k->comm->log };
     return gmi_dial(&dial, fd, k->error);
 }

@@ -97,10 +97,13 @@ gm_status gm_comm_options_from_env(gm_comm_options *options, gm_error *error)
     gm_status status = take_identity(options, error);
     if (status == GM_OK) status = take_number("GRADMESH_TIMEOUT_MS", 0, 1 << 30, &options->stall_limit_ms, error);
     if (status == GM_OK) status = take_number("GRADMESH_SPIN_US", -1, 1000000, &options->spin_us, error);
+    if (status == GM_OK) status = take_number("GRADMESH_INSECURE", 0, 1, &options->insecure, error);
+    if (status == GM_OK) status = take_number("GRADMESH_ENCRYPT", 0, 1, &options->encrypt, error);
     if (status == GM_OK) status = take_number("MASTER_PORT", 1, 65535, &options->master_port, error);
     if (status == GM_OK) status = take_log_level(options, error);
     take_text("GRADMESH_STORE", &options->store);
     take_text("GRADMESH_JOB_ID", &options->job_id);
+    take_text("GRADMESH_SECRET_FILE", &options->secret_file);
     take_text("GRADMESH_SOCKET_IFNAME", &options->interface_names);
     take_text("GRADMESH_TRANSPORT", &options->transport);
     take_text("GRADMESH_HOST_ID", &options->host_id);

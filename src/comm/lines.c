@@ -89,7 +89,7 @@ void gmi_line_want(struct gmi_line *line)
         gmi_free(call);
         return; /* whoever waits for the link runs into his deadline */
     }
-    gmi_call_init(call, host, port, &hello, expects_rank);
+    gmi_call_init(call, host, port, &hello, &root->secret, expects_rank);
     line->call = call;
     root->n_calls++;
 }
@@ -97,12 +97,24 @@ void gmi_line_want(struct gmi_line *line)
 void gmi_line_trouble(const struct gmi_line *line, char *text, size_t text_bytes)
 {
     if (line->share != NULL) {
-        snprintf(text, text_bytes, "it has not answered how memory is to be shared");
+        snprintf(text, text_bytes, "it has not answered %s",
+                 gmi_share_is_securing(line) ? "to the beginning of the encryption" : "how memory is to be shared");
     } else if (line->call == NULL) {
         snprintf(text, text_bytes, "it has not called");
     } else {
         const char *last = line->call->error.text;
         snprintf(text, text_bytes, "the last try: %.200s", last[0] ? last : "no answer");
+    }
+}
+
+static void connected(struct gmi_line *line, const struct gmi_handshake *h, int fd)
+{
+    struct gmi_connected c = { .fd = fd, .is_caller = h->is_caller, .sent_bytes = h->total_sent_bytes,
+                               .recv_bytes = h->total_recv_bytes };
+    if (gmi_handshake_link_key(h, c.key)) {
+        gmi_share_connected(line, &c);
+    } else {
+        gmi_socket_close(&fd); /* no memory; whoever waits for the link runs into his deadline */
     }
 }
 
@@ -113,7 +125,7 @@ static void step_call(struct gmi_line *line)
     gm_status        status = gmi_call_progress(call);
     if (status == GM_AGAIN) return;
     if (status == GM_OK) {
-        gmi_share_connected(line, gmi_call_take_fd(call), true, call->sent_bytes, call->recv_bytes);
+        connected(line, &call->handshake, gmi_call_take_fd(call));
     } else {
         struct gmi_failure f = { .status = status,
                                  .culprit = gmi_line_peer(line),
@@ -188,7 +200,7 @@ void gmi_line_admit(struct gm_comm *root, int fd, const struct gmi_handshake *fi
         gmi_socket_close(&fd);
         return;
     }
-    gmi_share_connected(line, fd, false, finished->total_sent_bytes, finished->total_recv_bytes);
+    connected(line, finished, fd);
 }
 
 /* ---- for the service thread ------------------------------------------------------------------ */

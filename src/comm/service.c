@@ -117,7 +117,7 @@ gm_status gmi_service_listen(struct gm_comm *comm, const struct gmi_address *add
 {
     struct gmi_hello own = gmi_comm_hello(comm, 0, GMI_NO_RANK);
     snprintf(comm->name, sizeof comm->name, "rank %d", comm->rank);
-    gm_status status = gmi_acceptor_init(&comm->acceptor, address, &own, judge, admit, comm, &comm->log, comm->name, error);
+    gm_status status = gmi_acceptor_init(&comm->acceptor, address, &own, &comm->secret, judge, admit, comm, &comm->log, comm->name, error);
     comm->is_accepting = status == GM_OK;
     return status;
 }

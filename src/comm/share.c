@@ -2,7 +2,7 @@
  *
  *     handshake done
  *       |
- *       +-- they may not share memory ------------------> TCP link
+ *       +-- they may not share memory ------------------> TCP link; with encryption: after a TLS handshake
  *       |
  *       +-- they may: the caller makes a segment and ---> shared-memory link, with the connection
  *           two bells and passes them on                  as its lifeline
@@ -15,6 +15,7 @@
  * ends of a connection know it. By the service thread, under the lock; nothing blocks. */
 #include <errno.h>
 #include <fcntl.h>
+#include <openssl/crypto.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -40,6 +41,8 @@ struct gmi_share {
     struct gmi_passing     passing;
     struct gmi_shm_segment segment;
     int                    memory_fd, bell_fds[2]; /* -1: none */
+    struct gmi_link       *securing; /* a TLS link in its handshake, which has `fd` then; else NULL */
+    uint8_t                key[GMI_TLS_KEY_BYTES];
 };
 
 /* ---- links ----------------------------------------------------------------------------------- */
@@ -112,25 +115,35 @@ static bool try_fds(void *user, int *fds, int n_fds, uint32_t note, int *sys_err
     return true;
 }
 
-static void begin(struct gmi_line *line, int fd, bool is_caller, uint64_t sent_bytes,
-                  uint64_t recv_bytes)
+/* NULL: no memory; the connection is closed. */
+static struct gmi_share *make_share(struct gmi_line *line, const struct gmi_connected *c)
 {
     struct gmi_share *s = gmi_alloc(1, sizeof *s);
     if (s == NULL) {
+        int fd = c->fd;
         gmi_socket_close(&fd);
         attach(line, NULL, 0, 0);
-        return;
+        return NULL;
     }
-    *s = (struct gmi_share){ .fd = fd, .side = is_caller ? GIVER : TAKER, .sent_bytes = sent_bytes,
-                             .recv_bytes = recv_bytes, .memory_fd = -1, .bell_fds = { -1, -1 } };
-    gmi_socket_tune(fd); /* else the offer waits for the acknowledgement of the verdict before it */
-    if (is_caller) {
-        give(line->comm, s);
-    } else {
-        gmi_passing_take(&s->passing, fd, N_PASSED, try_fds, s, TAKE_TIMEOUT_MS);
-    }
+    *s = (struct gmi_share){ .fd = c->fd, .side = c->is_caller ? GIVER : TAKER, .sent_bytes = c->sent_bytes,
+                             .recv_bytes = c->recv_bytes, .memory_fd = -1, .bell_fds = { -1, -1 },
+                             .passing = { .listener_fd = -1, .local_fd = -1 } };
+    memcpy(s->key, c->key, sizeof s->key);
+    gmi_socket_tune(c->fd); /* else the offer waits for the acknowledgement of the verdict before it */
     line->share = s;
     line->comm->root->n_shares++;
+    return s;
+}
+
+static void begin(struct gmi_line *line, const struct gmi_connected *c)
+{
+    struct gmi_share *s = make_share(line, c);
+    if (s == NULL) return;
+    if (c->is_caller) {
+        give(line->comm, s);
+    } else {
+        gmi_passing_take(&s->passing, c->fd, N_PASSED, try_fds, s, TAKE_TIMEOUT_MS);
+    }
 }
 
 /* What the link has not taken over is released. */
@@ -142,7 +155,9 @@ static void end(struct gmi_line *line)
     gmi_socket_close(&s->memory_fd);
     gmi_socket_close(&s->bell_fds[0]);
     gmi_socket_close(&s->bell_fds[1]);
+    gmi_link_close(s->securing);
     gmi_socket_close(&s->fd);
+    OPENSSL_cleanse(s->key, sizeof s->key);
     gmi_free(s);
     line->share = NULL;
     line->comm->root->n_shares--;
@@ -170,9 +185,14 @@ static void use_memory(struct gmi_line *line)
 static void use_socket(struct gmi_line *line)
 {
     struct gmi_share *s = line->share;
-    struct gmi_link  *link = gmi_link_tcp_create(s->fd);
+    bool              is_client = s->side == GIVER, is_encrypted = line->comm->root->is_encrypted;
+    struct gmi_link  *link = is_encrypted ? gmi_link_tls_create(s->fd, is_client, s->key) : gmi_link_tcp_create(s->fd);
     s->fd = -1;
-    finish(line, link);
+    if (is_encrypted && link != NULL) {
+        s->securing = link; /* step_tls goes on */
+    } else {
+        finish(line, link);
+    }
 }
 
 static void no_memory_shared(struct gmi_line *line)
@@ -204,17 +224,35 @@ static void no_memory_shared(struct gmi_line *line)
     end(line);
 }
 
+static void connection_broke(struct gmi_line *line, gm_status status);
+
+static void step_tls(struct gmi_line *line)
+{
+    struct gmi_share *s = line->share;
+    gm_status         status = gmi_link_tls_shake(s->securing);
+    if (status == GM_AGAIN) return;
+    if (status != GM_OK) {
+        connection_broke(line, status);
+        return;
+    }
+    struct gmi_link *link = s->securing;
+    s->securing = NULL;
+    finish(line, link);
+}
+
 /* The connection broke meanwhile. A peer that is gone shows at the control connections. */
 static void connection_broke(struct gmi_line *line, gm_status status)
 {
-    bool            is_caller = line->share->side == GIVER;
+    bool            is_caller = line->share->side == GIVER, was_securing = line->share->securing != NULL;
     struct gm_comm *root = line->comm->root;
     int             rank = gmi_line_peer(line);
     end(line);
     if (status == GM_ERR_PROTOCOL) {
         struct gmi_failure f = { .status = status, .culprit = rank, .reporter = root->rank };
         snprintf(f.cause, sizeof f.cause,
-                 "rank %d sent something else than an offer of memory or its answer", rank);
+                 "rank %d sent something else than %s", rank,
+                 was_securing ? "what begins the encryption of a connection with the job's secret"
+                              : "an offer of memory or its answer");
         gmi_control_fail(&root->control, &f);
     } else if (is_caller) {
         gmi_line_want(line);
@@ -223,22 +261,26 @@ static void connection_broke(struct gmi_line *line, gm_status status)
 
 /* ---- for the service thread ------------------------------------------------------------------ */
 
-void gmi_share_connected(struct gmi_line *line, int fd, bool is_caller,
-                         uint64_t sent_bytes, uint64_t recv_bytes)
+void gmi_share_connected(struct gmi_line *line, const struct gmi_connected *c)
 {
+    int fd = c->fd;
     if (line->port->link != NULL || line->share != NULL) {
         gmi_socket_close(&fd); /* two at once; the first one stays */
     } else if (gmi_control_may_share(&line->comm->root->control, gmi_line_peer(line))) {
-        begin(line, fd, is_caller, sent_bytes, recv_bytes);
-    } else {
-        attach(line, gmi_link_tcp_create(fd), sent_bytes, recv_bytes);
+        begin(line, c);
+    } else if (make_share(line, c) != NULL) {
+        use_socket(line);
     }
 }
 
 void gmi_share_step(struct gmi_line *line)
 {
     struct gmi_share *s = line->share;
-    gm_status         status = gmi_passing_progress(&s->passing);
+    if (s->securing != NULL) {
+        step_tls(line);
+        return;
+    }
+    gm_status status = gmi_passing_progress(&s->passing);
     if (status == GM_AGAIN) return;
     if (status != GM_OK) {
         connection_broke(line, status);
@@ -251,10 +293,19 @@ void gmi_share_step(struct gmi_line *line)
 
 void gmi_share_watch(const struct gmi_line *line, struct gmi_poller *poller)
 {
-    gmi_passing_watch(&line->share->passing, poller);
+    if (line->share->securing != NULL) {
+        gmi_link_tls_watch(line->share->securing, poller);
+    } else {
+        gmi_passing_watch(&line->share->passing, poller);
+    }
 }
 
-int64_t gmi_share_next_ns(const struct gmi_line *line) { return gmi_passing_next_ns(&line->share->passing); }
+int64_t gmi_share_next_ns(const struct gmi_line *line)
+{
+    return line->share->securing != NULL ? GMI_NEVER : gmi_passing_next_ns(&line->share->passing);
+}
+
+bool gmi_share_is_securing(const struct gmi_line *line) { return line->share->securing != NULL; }
 
 void gmi_share_end(struct gmi_line *line)
 {

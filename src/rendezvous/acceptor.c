@@ -5,18 +5,20 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "base/error.h"
 #include "net/socket.h"
 
 enum { HANDSHAKE_TIMEOUT_MS = 5000, PAUSE_MS = 100, ACCEPTS_PER_STEP = 64, TOLD_STRANGERS = 8,
        QUIET_MS = 10000 };
 
-gm_status gmi_acceptor_init(struct gmi_acceptor *a, const struct gmi_address *address,
-                            const struct gmi_hello *own, gmi_judge_fn judge, gmi_admit_fn admit, void *user,
+gm_status gmi_acceptor_init(struct gmi_acceptor *a, const struct gmi_address *address, const struct gmi_hello *own,
+                            const struct gmi_secret *secret, gmi_judge_fn judge, gmi_admit_fn admit, void *user,
                             const struct gmi_log *log, const char *name, gm_error *error)
 {
-    *a = (struct gmi_acceptor){ .listener_fd = -1, .own = *own, .judge = judge, .admit = admit, .user = user,
-                                .log = log, .name = name };
-    return gmi_socket_listen(&a->listener_fd, address, error);
+    *a = (struct gmi_acceptor){ .listener_fd = -1, .own = *own, .secret = secret, .judge = judge, .admit = admit,
+                                .user = user, .log = log, .name = name };
+    gm_status status = gmi_secret_allows(secret, address, error);
+    return status != GM_OK ? status : gmi_socket_listen(&a->listener_fd, address, error);
 }
 
 static void drop(struct gmi_acceptor *a, int index)
@@ -27,18 +29,67 @@ static void drop(struct gmi_acceptor *a, int index)
     memmove(&a->pending[index], &a->pending[index + 1], (size_t)(a->n_pending - index) * sizeof a->pending[0]);
 }
 
-void gmi_acceptor_fini(struct gmi_acceptor *a)
-{
-    while (a->n_pending > 0) drop(a, a->n_pending - 1);
-    gmi_socket_close(&a->listener_fd);
-}
-
 void gmi_acceptor_watch(struct gmi_acceptor *a, struct gmi_poller *poller)
 {
     if (a->listener_fd >= 0 && gmi_deadline_passed(a->paused_until_ns)) {
         gmi_poller_add(poller, a->listener_fd, GMI_READABLE);
     }
     for (int i = 0; i < a->n_pending; i++) gmi_handshake_watch(a->pending[i], poller);
+}
+
+static void tell_of_stranger(struct gmi_acceptor *a, enum gmi_stranger_kind kind, const char *text)
+{
+    struct gmi_stranger_count *count = &a->strangers[kind];
+    char                       others[48] = "";
+    if (count->n_told >= TOLD_STRANGERS && !gmi_deadline_passed(count->quiet_until_ns)) {
+        count->n_untold++;
+        return;
+    }
+    if (count->n_untold > 0) snprintf(others, sizeof others, " (and %d more)", count->n_untold);
+    gmi_log(a->log, GM_LOG_WARN, "%s: %s%s", a->name, text, others);
+    if (count->n_told < TOLD_STRANGERS) count->n_told++;
+    count->n_untold = 0;
+    count->quiet_until_ns = gmi_now_ns() + QUIET_MS * GMI_NS_PER_MS;
+}
+
+static enum gmi_stranger_kind kind_of(const struct gmi_handshake *h, const gm_error *error)
+{
+    if (error->status == GM_ERR_PROTOCOL) return GMI_STRANGER_FOREIGN;
+    return h->has_hello || error->status == GM_ERR_VERSION ? GMI_STRANGER_UNPROVEN : GMI_STRANGER_SILENT;
+}
+
+static void tell_of_refusal(struct gmi_acceptor *a, const struct gmi_handshake *h, const gm_error *error)
+{
+    if (!h->is_proven) {
+        tell_of_stranger(a, kind_of(h, error), error->text);
+    } else {
+        gmi_log(a->log, error->status == GM_ERR_STATE ? GM_LOG_INFO : GM_LOG_WARN, "%s: %s", a->name, error->text);
+    }
+}
+
+void gmi_acceptor_fini(struct gmi_acceptor *a)
+{
+    int n_untold = 0;
+    while (a->n_pending > 0) drop(a, a->n_pending - 1);
+    for (int kind = 0; kind < GMI_STRANGER_KINDS; kind++) n_untold += a->strangers[kind].n_untold;
+    if (n_untold > 0) gmi_log(a->log, GM_LOG_WARN, "%s: %d more were turned away", a->name, n_untold);
+    memset(a->strangers, 0, sizeof a->strangers);
+    gmi_socket_close(&a->listener_fd);
+}
+
+/* For a newcomer. Who has sent a hello may be about to prove himself; who has sent nothing for longest hardly is. */
+static void make_room(struct gmi_acceptor *a)
+{
+    int                victim = 0;
+    char               text[GMI_ADDRESS_TEXT_BYTES] = "somebody", line[GMI_ADDRESS_TEXT_BYTES + 64];
+    struct gmi_address address;
+    for (int i = a->n_pending - 1; i >= 0; i--) {
+        if (!a->pending[i]->has_hello) victim = i;
+    }
+    if (gmi_socket_peer_address(a->pending[victim]->fd, &address) == GM_OK) gmi_address_format(&address, text);
+    snprintf(line, sizeof line, "%s has not proven itself and made room for others", text);
+    tell_of_stranger(a, a->pending[victim]->has_hello ? GMI_STRANGER_UNPROVEN : GMI_STRANGER_SILENT, line);
+    drop(a, victim);
 }
 
 static bool accept_one(struct gmi_acceptor *a)
@@ -52,46 +103,24 @@ static bool accept_one(struct gmi_acceptor *a)
         if (status == GM_OK) gmi_socket_close(&fd);
         gmi_log(a->log, GM_LOG_WARN, "%s: cannot accept a connection: %s", a->name, strerror(sys_errno));
         if (a->n_pending > 0) {
-            drop(a, 0);
+            make_room(a);
             return true;
         }
         a->paused_until_ns = gmi_now_ns() + PAUSE_MS * GMI_NS_PER_MS;
         return false;
     }
-    if (a->n_pending == GMI_MAX_PENDING) drop(a, 0);
-    gmi_handshake_init(h, fd, false, &a->own, a->judge, a->user, HANDSHAKE_TIMEOUT_MS);
+    if (a->n_pending == GMI_MAX_PENDING) make_room(a);
+    gmi_handshake_init(h, fd, false, &a->own, a->secret, a->judge, a->user, HANDSHAKE_TIMEOUT_MS);
     a->pending[a->n_pending++] = h;
     return true;
-}
-
-static void tell_of_stranger(struct gmi_acceptor *a, const char *text)
-{
-    char others[48] = "";
-    if (a->n_strangers >= TOLD_STRANGERS && !gmi_deadline_passed(a->quiet_until_ns)) {
-        a->n_untold++;
-        return;
-    }
-    if (a->n_untold > 0) snprintf(others, sizeof others, " (and %d more)", a->n_untold);
-    gmi_log(a->log, GM_LOG_WARN, "%s: %s%s", a->name, text, others);
-    if (a->n_strangers < TOLD_STRANGERS) a->n_strangers++;
-    a->n_untold = 0;
-    a->quiet_until_ns = gmi_now_ns() + QUIET_MS * GMI_NS_PER_MS;
-}
-
-static void tell_of_refusal(struct gmi_acceptor *a, const gm_error *error)
-{
-    bool is_stranger = error->status == GM_ERR_PROTOCOL || error->status == GM_ERR_PEER_LOST;
-    if (is_stranger) {
-        tell_of_stranger(a, error->text);
-    } else {
-        gmi_log(a->log, error->status == GM_ERR_STATE ? GM_LOG_INFO : GM_LOG_WARN, "%s: %s", a->name, error->text);
-    }
 }
 
 static void advance(struct gmi_acceptor *a, int *index)
 {
     struct gmi_handshake *h = a->pending[*index];
-    gm_status             status = gmi_handshake_progress(h);
+    gm_error              error;
+    gmi_error_clear(&error);
+    gm_status status = gmi_handshake_progress(h, &error);
     if (status == GM_AGAIN) {
         (*index)++;
         return;
@@ -99,7 +128,7 @@ static void advance(struct gmi_acceptor *a, int *index)
     if (status == GM_OK) {
         a->admit(a->user, gmi_handshake_take_fd(h), h);
     } else {
-        tell_of_refusal(a, &h->error);
+        tell_of_refusal(a, h, &error);
     }
     drop(a, *index);
 }

@@ -19,9 +19,10 @@ static gm_status expects(void *user, const struct gmi_hello *peer, char *why, si
     return GM_ERR_STATE;
 }
 
-void gmi_call_init(struct gmi_call *c, const char *host, int port, const struct gmi_hello *own, gmi_judge_fn judge)
+void gmi_call_init(struct gmi_call *c, const char *host, int port, const struct gmi_hello *own,
+                   const struct gmi_secret *secret, gmi_judge_fn judge)
 {
-    *c = (struct gmi_call){ .port = port, .own = *own, .judge = judge ? judge : expects, .fd = -1,
+    *c = (struct gmi_call){ .port = port, .own = *own, .secret = secret, .judge = judge ? judge : expects, .fd = -1,
                             .pause_ms = FIRST_PAUSE_MS };
     snprintf(c->host, sizeof c->host, "%s", host);
     gmi_error_clear(&c->error);
@@ -59,6 +60,9 @@ static gm_status resolve(struct gmi_call *c)
     gmi_error_clear(&c->error);
     gm_status status = gmi_address_resolve(&c->list, c->host, c->port, &c->error);
     c->index = 0;
+    for (int i = 0; i < c->list.n_addresses && status == GM_OK; i++) {
+        status = gmi_secret_allows(c->secret, &c->list.addresses[i], &c->error);
+    }
     if (status == GM_OK) return GM_OK;
     if (may_heal(status)) return pause_then_again(c);
     enter(c, GMI_CALL_FAILED);
@@ -97,9 +101,11 @@ static gm_status connect_next(struct gmi_call *c)
 
 static gm_status shake(struct gmi_call *c)
 {
-    gm_status status = gmi_handshake_progress(&c->handshake);
+    gm_error error;
+    gmi_error_clear(&error);
+    gm_status status = gmi_handshake_progress(&c->handshake, &error);
     if (status == GM_AGAIN) return status;
-    c->error = c->handshake.error;
+    c->error = error;
     if (status == GM_OK) {
         c->fd = gmi_handshake_take_fd(&c->handshake);
         c->sent_bytes = c->handshake.total_sent_bytes;
@@ -128,7 +134,7 @@ gm_status gmi_call_progress(struct gmi_call *c)
     if (c->state == GMI_CALL_CONNECTING) {
         if ((status = connect_next(c)) != GM_OK) return status;
         enter(c, GMI_CALL_SHAKING);
-        gmi_handshake_init(&c->handshake, c->fd, true, &c->own, c->judge, &c->own, TRY_TIMEOUT_MS);
+        gmi_handshake_init(&c->handshake, c->fd, true, &c->own, c->secret, c->judge, &c->own, TRY_TIMEOUT_MS);
         c->fd = -1;
     }
     if (c->state == GMI_CALL_SHAKING) return shake(c);

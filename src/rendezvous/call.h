@@ -25,6 +25,7 @@ struct gmi_call {
     char                      host[256];
     int                       port;
     struct gmi_hello          own;
+    const struct gmi_secret  *secret; /* NULL: none. Must outlive the call. */
     gmi_judge_fn              judge; /* of the answerer's hello; NULL: gmi_call_expects below */
     const struct gmi_address *source; /* call from this address; NULL: any. Must outlive the call. */
 
@@ -39,7 +40,8 @@ struct gmi_call {
     uint64_t                sent_bytes, recv_bytes; /* of the handshake that succeeded */
 };
 
-void gmi_call_init(struct gmi_call *c, const char *host, int port, const struct gmi_hello *own, gmi_judge_fn judge);
+void gmi_call_init(struct gmi_call *c, const char *host, int port, const struct gmi_hello *own,
+                   const struct gmi_secret *secret, gmi_judge_fn judge);
 
 /* GM_OK: gmi_call_take_fd has the connection. GM_AGAIN: wait. Else turned away; c->error says why. */
 gm_status gmi_call_progress(struct gmi_call *c);

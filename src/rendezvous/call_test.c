@@ -44,10 +44,11 @@ static void step_answerer(struct answerer *a, int rank)
     int              fd, sys_errno;
     if (a->listener < 0) return;
     if (!a->is_shaking && gmi_socket_accept(a->listener, &fd, &sys_errno) == GM_OK) {
-        gmi_handshake_init(&a->h, fd, false, &own, judge, a, PATIENCE_MS);
+        gmi_handshake_init(&a->h, fd, false, &own, NULL, judge, a, PATIENCE_MS);
         a->is_shaking = true;
     }
-    if (a->is_shaking && gmi_handshake_progress(&a->h) != GM_AGAIN) {
+    gm_error error = { .status = GM_OK };
+    if (a->is_shaking && gmi_handshake_progress(&a->h, &error) != GM_AGAIN) {
         gmi_handshake_fini(&a->h);
         a->is_shaking = false;
     }
@@ -62,7 +63,7 @@ static void close_answerer(struct answerer *a)
 static void call_rank_0(struct gmi_call *c, int port)
 {
     struct gmi_hello own = { .channel = GMI_CHANNEL_CONTROL, .rank = 1, .target = 0, .world_size = 2, .group = 1, .job_id = "j" };
-    gmi_call_init(c, "127.0.0.1", port, &own, NULL);
+    gmi_call_init(c, "127.0.0.1", port, &own, NULL, NULL);
 }
 
 /* Steps both until the call has ended or has begun `n_pauses` pauses. */
@@ -96,8 +97,8 @@ static void one_who_comes_later_is_reached(void **state)
     assert_ok(gmi_socket_listen(&a.listener, &where, NULL));
     assert_ok(run(&c, &a, 0, 1000));
     assert_true(gmi_call_next_ns(&c) == GMI_NEVER);
-    assert_int_equal(c.sent_bytes, GMI_HELLO_BYTES + 4);
-    assert_int_equal(c.recv_bytes, GMI_HELLO_BYTES + 4);
+    assert_int_equal(c.sent_bytes, GMI_HELLO_BYTES + GMI_PROOF_BYTES + 4);
+    assert_int_equal(c.recv_bytes, GMI_HELLO_BYTES + GMI_PROOF_BYTES + 4);
     int fd = gmi_call_take_fd(&c);
     assert_true(fd >= 0);
     gmi_socket_close(&fd);

@@ -38,7 +38,7 @@ gm_status gmi_dial(const struct gmi_dial *d, int *fd, gm_error *error)
 {
     struct gmi_call   call;
     struct gmi_poller poller;
-    gmi_call_init(&call, d->host, d->port, d->own, d->judge);
+    gmi_call_init(&call, d->host, d->port, d->own, d->secret, d->judge);
     gmi_poller_init(&poller);
     gm_status status = wait_for_call(d, &call, &poller, error);
     *fd = status == GM_OK ? gmi_call_take_fd(&call) : -1;

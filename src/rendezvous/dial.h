@@ -11,6 +11,7 @@ struct gmi_dial {
     const char             *host; /* resolved at every try; may be numeric */
     int                     port;
     const struct gmi_hello *own;
+    const struct gmi_secret *secret; /* NULL: none */
     gmi_judge_fn            judge; /* of the answerer; NULL: it must be own->target */
     const char             *whom;  /* "the store", "rank 3": for messages */
     int64_t                 deadline_ns;

@@ -6,6 +6,7 @@
 
 #include "base/bytes.h"
 #include "base/clock.h"
+#include "base/error.h"
 #include "base/rng.h"
 #include "net/socket.h"
 #include "tests/support/test.h"
@@ -21,6 +22,8 @@ struct side {
     int                  n_judged;
     struct gmi_hello     seen;
     gm_status            status;
+    gm_error             error;
+    const struct gmi_secret *secret;
 };
 
 static gm_status judge(void *user, const struct gmi_hello *peer, char *why, size_t why_bytes)
@@ -41,9 +44,12 @@ static struct gmi_hello hello_of(int rank)
 static void open_side(struct side *s, int fd, bool is_caller)
 {
     struct gmi_hello own = hello_of(is_caller ? 1 : 0);
-    gmi_handshake_init(&s->h, fd, is_caller, &own, judge, s, PATIENCE_MS);
+    gmi_handshake_init(&s->h, fd, is_caller, &own, s->secret, judge, s, PATIENCE_MS);
+    gmi_error_clear(&s->error);
     s->status = GM_AGAIN;
 }
+
+static gm_status step(struct side *s) { return s->status = gmi_handshake_progress(&s->h, &s->error); }
 
 static void make_pair(int fds[2]) { assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, fds), 0); }
 
@@ -54,8 +60,8 @@ static void shake(struct side *caller, struct side *answerer)
     open_side(caller, fds[0], true);
     open_side(answerer, fds[1], false);
     for (int i = 0; i < 100 && (caller->status == GM_AGAIN || answerer->status == GM_AGAIN); i++) {
-        if (caller->status == GM_AGAIN) caller->status = gmi_handshake_progress(&caller->h);
-        if (answerer->status == GM_AGAIN) answerer->status = gmi_handshake_progress(&answerer->h);
+        if (caller->status == GM_AGAIN) step(caller);
+        if (answerer->status == GM_AGAIN) step(answerer);
     }
 }
 
@@ -83,8 +89,8 @@ static void two_that_agree(void **state)
     assert_int_equal(answerer.seen.rank, 1);
     assert_int_equal(answerer.seen.version, GMI_PROTOCOL_VERSION);
     assert_memory_not_equal(caller.seen.nonce, answerer.seen.nonce, GMI_NONCE_BYTES);
-    assert_int_equal(caller.h.total_sent_bytes, GMI_HELLO_BYTES + 4);
-    assert_int_equal(answerer.h.total_sent_bytes, GMI_HELLO_BYTES + 4);
+    assert_int_equal(caller.h.total_sent_bytes, GMI_HELLO_BYTES + GMI_PROOF_BYTES + 4);
+    assert_int_equal(answerer.h.total_sent_bytes, GMI_HELLO_BYTES + GMI_PROOF_BYTES + 4);
     assert_int_equal(caller.h.total_recv_bytes, answerer.h.total_sent_bytes);
     assert_int_equal(answerer.h.total_recv_bytes, caller.h.total_sent_bytes);
     close_side(&caller);
@@ -98,8 +104,8 @@ static void an_answerer_that_refuses_tells_both(void **state)
     shake(&caller, &answerer);
     assert_status(caller.status, GM_ERR_REFUSED);
     assert_status(answerer.status, GM_ERR_REFUSED);
-    assert_contains(caller.h.error.text, "refused the connection: this is job 'a', you belong to job 'b'");
-    assert_contains(answerer.h.error.text, "this is job 'a', you belong to job 'b'");
+    assert_contains(caller.error.text, "refused the connection: this is job 'a', you belong to job 'b'");
+    assert_contains(answerer.error.text, "this is job 'a', you belong to job 'b'");
     assert_true(answerer.h.is_refusal_ours);
     assert_false(caller.h.is_refusal_ours);
     close_side(&caller);
@@ -113,8 +119,8 @@ static void a_caller_that_refuses_tells_both(void **state)
     shake(&caller, &answerer);
     assert_status(caller.status, GM_ERR_REFUSED);
     assert_status(answerer.status, GM_ERR_REFUSED);
-    assert_contains(caller.h.error.text, "expected a store here");
-    assert_contains(answerer.h.error.text, "expected a store here");
+    assert_contains(caller.error.text, "expected a store here");
+    assert_contains(answerer.error.text, "expected a store here");
     assert_true(caller.h.is_refusal_ours);
     close_side(&caller);
     close_side(&answerer);
@@ -139,7 +145,7 @@ static void the_longest_sentence_arrives_whole(void **state)
     struct side caller = { 0 }, answerer = { .verdict = GM_ERR_MISMATCH, .why = why };
     shake(&caller, &answerer);
     assert_status(caller.status, GM_ERR_MISMATCH);
-    assert_contains(caller.h.error.text, why);
+    assert_contains(caller.error.text, why);
     close_side(&caller);
     close_side(&answerer);
 }
@@ -176,10 +182,10 @@ static void a_stranger_gets_one_line_and_is_closed(void **state)
         make_pair(fds);
         open_side(&s, fds[1], false);
         assert_true(write(fds[0], strangers[i], strlen(strangers[i])) > 0);
-        s.status = gmi_handshake_progress(&s.h);
+        step(&s);
         assert_status(s.status, GM_ERR_PROTOCOL);
         assert_int_equal(s.n_judged, 0);
-        assert_contains(s.h.error.text, "does not speak gradmesh's protocol");
+        assert_contains(s.error.text, "does not speak gradmesh's protocol");
         size_t n = read_all(fds[0], answer, sizeof answer);
         answer[n] = '\0';
         assert_contains(answer, "gradmesh");
@@ -208,7 +214,7 @@ static void a_stranger_with_a_lot_to_say_still_reads_the_line(void **state)
     memcpy(request, "POST /upload HTTP/1.1\r\n", 23);
     assert_int_equal(write(fd, request, sizeof request), sizeof request);
     open_side(&s, accepted, false);
-    while (s.status == GM_AGAIN) s.status = gmi_handshake_progress(&s.h);
+    while (s.status == GM_AGAIN) step(&s);
     assert_status(s.status, GM_ERR_PROTOCOL);
     size_t n = read_all(fd, answer, sizeof answer - 1);
     answer[n] = '\0';
@@ -231,10 +237,10 @@ static void another_version_is_refused_with_both_numbers(void **state)
         good_hello(wire, 1);
         gmi_put_u16(wire + 8, 77);
         assert_int_equal(write(fds[0], wire, sizeof wire), sizeof wire);
-        s.status = gmi_handshake_progress(&s.h);
+        step(&s);
         assert_status(s.status, GM_ERR_VERSION);
         assert_int_equal(s.n_judged, 0);
-        assert_contains(s.h.error.text, "protocol version 1 is needed here, not 77");
+        assert_contains(s.error.text, "protocol version 1 is needed here, not 77");
         /* The other side can read our version and our sentence. */
         size_t n = read_all(fds[0], answer, sizeof answer - 1);
         answer[n] = '\0';
@@ -247,24 +253,49 @@ static void another_version_is_refused_with_both_numbers(void **state)
     }
 }
 
+/* Over `fd`: a caller's hello, what the answerer says to it, and the caller's proof, 32 bytes into `wire`. */
+static void prove_by_hand(struct side *s, int fd, uint8_t *wire)
+{
+    struct gmi_hellos hellos;
+    uint8_t           answer[GMI_HELLO_BYTES + GMI_PROOF_BYTES];
+    good_hello(hellos.caller, 1);
+    assert_int_equal(write(fd, hellos.caller, GMI_HELLO_BYTES), GMI_HELLO_BYTES);
+    assert_status(step(s), GM_AGAIN);
+    assert_int_equal(read(fd, answer, sizeof answer), sizeof answer);
+    memcpy(hellos.answerer, answer, GMI_HELLO_BYTES);
+    assert_true(gmi_secret_check(s->secret, false, &hellos, answer + GMI_HELLO_BYTES));
+    assert_true(gmi_secret_prove(s->secret, true, &hellos, wire));
+}
+
 static void byte_by_byte_it_comes_to_the_same(void **state)
 {
     (void)state;
     struct side s = { 0 };
     int         fds[2];
-    uint8_t     wire[GMI_HELLO_BYTES + 4] = { 0 }, answer[GMI_HELLO_BYTES + 10];
+    uint8_t     hello[GMI_HELLO_BYTES], answer[GMI_HELLO_BYTES + GMI_PROOF_BYTES + 10], wire[GMI_PROOF_BYTES + 4] = { 0 };
+    struct gmi_hellos hellos;
     make_pair(fds);
     open_side(&s, fds[1], false);
-    good_hello(wire, 1);
+    good_hello(hello, 1);
+    for (size_t i = 0; i < sizeof hello; i++) {
+        assert_status(step(&s), GM_AGAIN);
+        assert_int_equal(s.h.has_hello, false);
+        assert_int_equal(write(fds[0], hello + i, 1), 1);
+    }
+    assert_status(step(&s), GM_AGAIN);
+    assert_int_equal(read_all(fds[0], (char *)answer, sizeof answer), GMI_HELLO_BYTES + GMI_PROOF_BYTES);
+    memcpy(hellos.caller, hello, sizeof hello);
+    memcpy(hellos.answerer, answer, GMI_HELLO_BYTES);
+    assert_true(gmi_secret_prove(NULL, true, &hellos, wire));
     for (size_t i = 0; i < sizeof wire; i++) {
-        s.status = gmi_handshake_progress(&s.h);
-        assert_status(s.status, GM_AGAIN);
-        assert_int_equal(s.n_judged, i >= GMI_HELLO_BYTES);
+        assert_status(step(&s), GM_AGAIN);
+        assert_int_equal(s.n_judged, 0); /* nothing is judged that is not proven */
+        assert_int_equal(s.h.is_proven, i >= GMI_PROOF_BYTES);
         assert_int_equal(write(fds[0], wire + i, 1), 1);
     }
-    s.status = gmi_handshake_progress(&s.h);
-    assert_ok(s.status);
-    assert_int_equal(read_all(fds[0], (char *)answer, sizeof answer), GMI_HELLO_BYTES + 4);
+    assert_ok(step(&s));
+    assert_int_equal(s.n_judged, 1);
+    assert_int_equal(read_all(fds[0], (char *)answer, sizeof answer), 4);
     close_side(&s);
     close(fds[0]);
 }
@@ -274,15 +305,14 @@ static void nothing_behind_the_handshake_is_read(void **state)
     (void)state;
     struct side s = { 0 };
     int         fds[2];
-    uint8_t     wire[GMI_HELLO_BYTES + 4 + 6] = { 0 };
+    uint8_t     wire[GMI_PROOF_BYTES + 4 + 6] = { 0 };
     char        rest[10];
     make_pair(fds);
     open_side(&s, fds[1], false);
-    good_hello(wire, 1);
-    memcpy(wire + GMI_HELLO_BYTES + 4, "joined", 6);
+    prove_by_hand(&s, fds[0], wire);
+    memcpy(wire + GMI_PROOF_BYTES + 4, "joined", 6);
     assert_int_equal(write(fds[0], wire, sizeof wire), sizeof wire);
-    s.status = gmi_handshake_progress(&s.h);
-    assert_ok(s.status);
+    assert_ok(step(&s));
     assert_int_equal(read(s.h.fd, rest, sizeof rest), 6);
     assert_memory_equal(rest, "joined", 6);
     close_side(&s);
@@ -292,18 +322,24 @@ static void nothing_behind_the_handshake_is_read(void **state)
 static void an_end_at_any_byte_is_a_lost_peer(void **state)
 {
     (void)state;
-    uint8_t wire[GMI_HELLO_BYTES + 4] = { 0 };
-    good_hello(wire, 1);
-    for (size_t n = 0; n < sizeof wire; n++) {
+    uint8_t hello[GMI_HELLO_BYTES];
+    good_hello(hello, 1);
+    for (size_t n = 0; n < GMI_HELLO_BYTES + GMI_PROOF_BYTES + 4; n++) {
         struct side s = { 0 };
         int         fds[2];
+        uint8_t     wire[GMI_PROOF_BYTES + 4] = { 0 };
         make_pair(fds);
         open_side(&s, fds[1], false);
-        assert_int_equal(write(fds[0], wire, n), n);
+        if (n < GMI_HELLO_BYTES) {
+            assert_int_equal(write(fds[0], hello, n), n);
+        } else {
+            prove_by_hand(&s, fds[0], wire);
+            assert_int_equal(write(fds[0], wire, n - GMI_HELLO_BYTES), n - GMI_HELLO_BYTES);
+        }
         close(fds[0]);
-        for (int i = 0; i < 10 && s.status == GM_AGAIN; i++) s.status = gmi_handshake_progress(&s.h);
+        for (int i = 0; i < 10 && s.status == GM_AGAIN; i++) step(&s);
         assert_status(s.status, GM_ERR_PEER_LOST);
-        assert_contains(s.h.error.text, "closed the connection during the handshake");
+        assert_contains(s.error.text, "closed the connection during the handshake");
         close_side(&s);
     }
 }
@@ -315,23 +351,22 @@ static void any_verdict_ends_the_handshake(void **state)
     for (int verdict = 0; verdict < 70000; verdict = verdict < 40 ? verdict + 1 : verdict * 3) {
         struct side s = { 0 };
         int         fds[2];
-        uint8_t     wire[GMI_HELLO_BYTES + 4 + 3];
+        uint8_t     wire[GMI_PROOF_BYTES + 4 + 3];
         if (verdict > UINT16_MAX) break;
         make_pair(fds);
         open_side(&s, fds[1], false);
-        good_hello(wire, 1);
-        gmi_put_u16(wire + GMI_HELLO_BYTES, (uint16_t)verdict);
-        gmi_put_u16(wire + GMI_HELLO_BYTES + 2, verdict == 0 ? 0 : 3);
-        memcpy(wire + GMI_HELLO_BYTES + 4, "n\no", 3);
+        prove_by_hand(&s, fds[0], wire);
+        gmi_put_u16(wire + GMI_PROOF_BYTES, (uint16_t)verdict);
+        gmi_put_u16(wire + GMI_PROOF_BYTES + 2, verdict == 0 ? 0 : 3);
+        memcpy(wire + GMI_PROOF_BYTES + 4, "n\no", 3);
         assert_int_equal(write(fds[0], wire, sizeof wire - (verdict == 0 ? 3 : 0)), sizeof wire - (verdict == 0 ? 3 : 0));
-        s.status = gmi_handshake_progress(&s.h);
-        assert_status(gmi_handshake_progress(&s.h), s.status); /* it stays */
+        step(&s);
         if (verdict == 0) {
             assert_ok(s.status);
         } else {
             bool is_known = verdict > GM_AGAIN && verdict <= GM_ERR_NOMEM;
             assert_status(s.status, is_known ? (gm_status)verdict : GM_ERR_REFUSED);
-            assert_contains(s.h.error.text, "refused the connection: n?o"); /* one line */
+            assert_contains(s.error.text, "refused the connection: n?o"); /* one line */
         }
         close_side(&s);
         close(fds[0]);
@@ -343,19 +378,164 @@ static void a_sentence_that_claims_to_be_huge_is_cut(void **state)
     (void)state;
     struct side s = { 0 };
     int         fds[2];
-    static uint8_t wire[GMI_HELLO_BYTES + 4 + 65535];
+    static uint8_t wire[GMI_PROOF_BYTES + 4 + 65535];
     make_pair(fds);
     open_side(&s, fds[1], false);
     memset(wire, 'z', sizeof wire);
-    good_hello(wire, 1);
-    gmi_put_u16(wire + GMI_HELLO_BYTES, GM_ERR_REFUSED);
-    gmi_put_u16(wire + GMI_HELLO_BYTES + 2, 65535);
+    prove_by_hand(&s, fds[0], wire);
+    gmi_put_u16(wire + GMI_PROOF_BYTES, GM_ERR_REFUSED);
+    gmi_put_u16(wire + GMI_PROOF_BYTES + 2, 65535);
     assert_int_equal(write(fds[0], wire, sizeof wire), sizeof wire);
-    s.status = gmi_handshake_progress(&s.h);
-    assert_status(s.status, GM_ERR_REFUSED);
-    assert_true(strlen(s.h.error.text) < sizeof s.h.error.text);
+    assert_status(step(&s), GM_ERR_REFUSED);
+    assert_true(strlen(s.error.text) < sizeof s.error.text);
     close_side(&s);
     close(fds[0]);
+}
+
+/* ---- proofs -------------------------------------------------------------------------------------- */
+
+static struct gmi_secret secret_of(const char *text)
+{
+    struct gmi_secret s = { 0 };
+    assert_ok(gmi_secret_set(&s, text, strlen(text)));
+    return s;
+}
+
+static void two_that_share_a_secret_agree_and_have_a_key_of_their_own(void **state)
+{
+    (void)state;
+    struct gmi_secret secret = secret_of("the same on both sides");
+    uint8_t           keys[4][GMI_LINK_KEY_BYTES];
+    for (int i = 0; i < 2; i++) {
+        struct side caller = { .secret = &secret }, answerer = { .secret = &secret };
+        shake(&caller, &answerer);
+        assert_ok(caller.status);
+        assert_ok(answerer.status);
+        assert_true(gmi_handshake_link_key(&caller.h, keys[2 * i]) && gmi_handshake_link_key(&answerer.h, keys[2 * i + 1]));
+        assert_memory_equal(keys[2 * i], keys[2 * i + 1], GMI_LINK_KEY_BYTES);
+        close_side(&caller);
+        close_side(&answerer);
+    }
+    assert_memory_not_equal(keys[0], keys[2], GMI_LINK_KEY_BYTES);
+}
+
+static void one_sentence_says_on_both_sides_that_secrets_differ(void **state)
+{
+    (void)state;
+    struct gmi_secret right = secret_of("the secret of this job"), wrong = secret_of("the secret of that job");
+    const struct {
+        const struct gmi_secret *caller, *answerer;
+        const char              *caller_says, *answerer_says;
+    } cases[] = {
+        { &wrong, &right, "does not know this job's secret", "does not know this job's secret" },
+        { NULL, &right, "its job has a secret, and there is none here: set GRADMESH_SECRET_FILE",
+          "it has no secret, and this job has one" },
+        { &right, NULL, "it has no secret, and this job has one", "its job has a secret, and there is none here" },
+    };
+    for (size_t i = 0; i < TEST_COUNT(cases); i++) {
+        struct side caller = { .secret = cases[i].caller }, answerer = { .secret = cases[i].answerer };
+        shake(&caller, &answerer);
+        assert_status(caller.status, GM_ERR_REFUSED);
+        assert_status(answerer.status, GM_ERR_REFUSED);
+        assert_contains(caller.error.text, cases[i].caller_says);
+        assert_contains(answerer.error.text, cases[i].answerer_says);
+        assert_false(answerer.h.is_proven);
+        assert_int_equal(answerer.n_judged, 0);
+        close_side(&caller);
+        close_side(&answerer);
+    }
+}
+
+/* A caller that has reached another job may look again; which one it is it says itself. */
+static void of_another_job_with_another_secret_the_caller_judges_by_its_hello(void **state)
+{
+    (void)state;
+    struct gmi_secret right = secret_of("the secret of this job"), wrong = secret_of("the secret of that job");
+    struct side caller = { .secret = &wrong, .verdict = GM_ERR_STATE, .why = "expected rank 0 of job 'a'" };
+    struct side answerer = { .secret = &right };
+    shake(&caller, &answerer);
+    assert_status(caller.status, GM_ERR_STATE);
+    assert_status(answerer.status, GM_ERR_REFUSED);
+    assert_contains(caller.error.text, "expected rank 0 of job 'a'");
+    close_side(&caller);
+    close_side(&answerer);
+}
+
+/* What was good once is not good again: the answerer's nonce is another one. */
+static void a_recorded_handshake_is_refused(void **state)
+{
+    (void)state;
+    struct gmi_secret secret = secret_of("the same on both sides");
+    uint8_t           record[GMI_HELLO_BYTES + GMI_PROOF_BYTES + 4];
+    struct side       first = { .secret = &secret }, again = { .secret = &secret };
+    int               fds[2];
+    make_pair(fds);
+    open_side(&first, fds[1], false);
+    struct gmi_hello  own = hello_of(1);
+    struct gmi_hellos hellos;
+    own.version = GMI_PROTOCOL_VERSION;
+    own.flags = GMI_HELLO_HAS_SECRET;
+    gmi_hello_encode(&own, hellos.caller);
+    assert_int_equal(write(fds[0], hellos.caller, GMI_HELLO_BYTES), GMI_HELLO_BYTES);
+    assert_status(step(&first), GM_AGAIN);
+    assert_int_equal(read(fds[0], record, GMI_HELLO_BYTES + GMI_PROOF_BYTES), GMI_HELLO_BYTES + GMI_PROOF_BYTES);
+    memcpy(hellos.answerer, record, GMI_HELLO_BYTES);
+    memcpy(record, hellos.caller, GMI_HELLO_BYTES);
+    assert_true(gmi_secret_prove(&secret, true, &hellos, record + GMI_HELLO_BYTES));
+    memset(record + GMI_HELLO_BYTES + GMI_PROOF_BYTES, 0, 4);
+    assert_int_equal(write(fds[0], record + GMI_HELLO_BYTES, GMI_PROOF_BYTES + 4), GMI_PROOF_BYTES + 4);
+    assert_ok(step(&first));
+    close_side(&first);
+    close(fds[0]);
+    make_pair(fds);
+    open_side(&again, fds[1], false);
+    assert_int_equal(write(fds[0], record, sizeof record), sizeof record);
+    assert_status(step(&again), GM_ERR_REFUSED);
+    assert_int_equal(again.n_judged, 0);
+    close_side(&again);
+    close(fds[0]);
+}
+
+/* Somebody without the secret sends our own proof back to us, in a connection of his. */
+static void our_own_proof_does_not_prove_the_peer(void **state)
+{
+    (void)state;
+    struct gmi_secret secret = secret_of("the same on both sides");
+    struct side       s = { .secret = &secret };
+    uint8_t           answer[GMI_HELLO_BYTES + GMI_PROOF_BYTES], hello[GMI_HELLO_BYTES];
+    int               fds[2];
+    make_pair(fds);
+    open_side(&s, fds[1], false);
+    good_hello(hello, 1);
+    hello[11] = GMI_HELLO_HAS_SECRET;
+    assert_int_equal(write(fds[0], hello, sizeof hello), sizeof hello);
+    assert_status(step(&s), GM_AGAIN);
+    assert_int_equal(read(fds[0], answer, sizeof answer), sizeof answer);
+    assert_int_equal(write(fds[0], answer + GMI_HELLO_BYTES, GMI_PROOF_BYTES), GMI_PROOF_BYTES);
+    assert_status(step(&s), GM_ERR_REFUSED);
+    close_side(&s);
+    close(fds[0]);
+}
+
+/* Rank, target, channel, job: whatever of a hello is changed under way, the proof is wrong. */
+static void a_proof_is_good_for_its_hellos_only(void **state)
+{
+    (void)state;
+    struct gmi_secret secret = secret_of("the same on both sides");
+    struct gmi_hellos hellos;
+    uint8_t           proof[GMI_PROOF_BYTES];
+    good_hello(hellos.caller, 1);
+    good_hello(hellos.answerer, 0);
+    assert_true(gmi_secret_prove(&secret, true, &hellos, proof));
+    assert_true(gmi_secret_check(&secret, true, &hellos, proof));
+    assert_false(gmi_secret_check(&secret, false, &hellos, proof));
+    assert_false(gmi_secret_check(NULL, true, &hellos, proof));
+    for (size_t i = 0; i < sizeof hellos; i++) {
+        uint8_t *byte = i < GMI_HELLO_BYTES ? &hellos.caller[i] : &hellos.answerer[i - GMI_HELLO_BYTES];
+        *byte ^= 1;
+        assert_false(gmi_secret_check(&secret, true, &hellos, proof));
+        *byte ^= 1;
+    }
 }
 
 static void random_bytes_end_it_or_wait(void **state)
@@ -373,7 +553,7 @@ static void random_bytes_end_it_or_wait(void **state)
         if (i % 4 > 1) memcpy(wire, "GRADMESH\1\0", 10);
         assert_int_equal(write(fds[0], wire, n), n);
         close(fds[0]);
-        for (int k = 0; k < 10 && s.status == GM_AGAIN; k++) s.status = gmi_handshake_progress(&s.h);
+        for (int k = 0; k < 10 && s.status == GM_AGAIN; k++) step(&s);
         assert_true(s.status != GM_AGAIN);
         close_side(&s);
     }
@@ -387,11 +567,11 @@ static void silence_ends_at_the_deadline(void **state)
         int         fds[2];
         make_pair(fds);
         open_side(&s, fds[1], is_caller);
-        assert_status(gmi_handshake_progress(&s.h), GM_AGAIN);
+        assert_status(step(&s), GM_AGAIN);
         s.h.deadline_ns = gmi_now_ns() - 1;
-        s.status = gmi_handshake_progress(&s.h);
+        step(&s);
         assert_status(s.status, GM_ERR_TIMEOUT);
-        assert_contains(s.h.error.text, "did not finish the handshake in time");
+        assert_contains(s.error.text, "did not finish the handshake in time");
         close_side(&s);
         close(fds[0]);
     }
@@ -408,7 +588,7 @@ static void it_waits_for_what_it_needs_next(void **state)
     open_side(&s, fds[1], true);
     gmi_handshake_watch(&s.h, &p);
     assert_int_equal(p.slots[0].events, POLLOUT); /* its hello */
-    assert_status(gmi_handshake_progress(&s.h), GM_AGAIN);
+    assert_status(step(&s), GM_AGAIN);
     gmi_poller_clear(&p);
     gmi_handshake_watch(&s.h, &p);
     assert_int_equal(p.slots[0].events, POLLIN);
@@ -433,6 +613,12 @@ int main(void)
         cmocka_unit_test(an_end_at_any_byte_is_a_lost_peer),
         cmocka_unit_test(any_verdict_ends_the_handshake),
         cmocka_unit_test(a_sentence_that_claims_to_be_huge_is_cut),
+        cmocka_unit_test(two_that_share_a_secret_agree_and_have_a_key_of_their_own),
+        cmocka_unit_test(one_sentence_says_on_both_sides_that_secrets_differ),
+        cmocka_unit_test(of_another_job_with_another_secret_the_caller_judges_by_its_hello),
+        cmocka_unit_test(a_recorded_handshake_is_refused),
+        cmocka_unit_test(our_own_proof_does_not_prove_the_peer),
+        cmocka_unit_test(a_proof_is_good_for_its_hellos_only),
         cmocka_unit_test(random_bytes_end_it_or_wait),
         cmocka_unit_test(silence_ends_at_the_deadline),
         cmocka_unit_test(it_waits_for_what_it_needs_next),

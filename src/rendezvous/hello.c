@@ -16,6 +16,7 @@ void gmi_hello_encode(const struct gmi_hello *h, uint8_t w[GMI_HELLO_BYTES])
     memcpy(w, magic, sizeof magic);
     gmi_put_u16(w + 8, h->version);
     w[10] = h->channel;
+    w[11] = h->flags;
     gmi_put_u32(w + 12, (uint32_t)h->rank);
     gmi_put_u32(w + 16, (uint32_t)h->target);
     gmi_put_u32(w + 20, (uint32_t)h->world_size);
@@ -37,6 +38,7 @@ enum gmi_hello_verdict gmi_hello_decode(struct gmi_hello *h, const uint8_t *w, s
     *h = (struct gmi_hello){
         .version = gmi_get_u16(w + 8),
         .channel = w[10],
+        .flags = w[11],
         .rank = (int32_t)gmi_get_u32(w + 12),
         .target = (int32_t)gmi_get_u32(w + 16),
         .world_size = (int32_t)gmi_get_u32(w + 20),

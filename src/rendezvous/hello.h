@@ -14,11 +14,14 @@ enum { GMI_HELLO_BYTES = 96, GMI_PROTOCOL_VERSION = 1, GMI_JOB_ID_BYTES = 32, GM
 /* What a connection is for. */
 enum gmi_channel { GMI_CHANNEL_STORE = 1, GMI_CHANNEL_CONTROL = 2, GMI_CHANNEL_DATA = 3, GMI_CHANNEL_MESSAGES = 4 };
 
+enum { GMI_HELLO_HAS_SECRET = 1 }; /* and will prove it */
+
 enum { GMI_NO_RANK = -1 }; /* a store's own, or any */
 
 struct gmi_hello {
     uint16_t version;
     uint8_t  channel;
+    uint8_t  flags;      /* GMI_HELLO_... */
     int32_t  rank;       /* of the sender */
     int32_t  target;     /* whom the sender means to speak to */
     int32_t  world_size; /* 0: does not know (a store) */

@@ -1,5 +1,6 @@
 #include "rendezvous/passing.h"
 
+#include <openssl/crypto.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -173,7 +174,7 @@ static gm_status hear_secret(struct gmi_passing *p)
         if (status != GM_OK) return status;
         p->heard_secret_bytes += moved;
     }
-    return memcmp(p->secret, p->heard_secret, sizeof p->secret) == 0 ? GM_OK : GM_ERR_REFUSED;
+    return CRYPTO_memcmp(p->secret, p->heard_secret, sizeof p->secret) == 0 ? GM_OK : GM_ERR_REFUSED;
 }
 
 /* Who has proven himself gets them, once. Should that fail, he reads an end of file and says so in

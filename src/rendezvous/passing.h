@@ -25,7 +25,7 @@
 #include "net/local.h"
 #include "net/poller.h"
 
-enum { GMI_OFFER_BYTES = 48, GMI_ANSWER_BYTES = 8, GMI_SECRET_BYTES = 16 };
+enum { GMI_OFFER_BYTES = 48, GMI_ANSWER_BYTES = 8, GMI_PASSING_SECRET_BYTES = 16 };
 
 /* What stood in the way; on the wire. */
 enum gmi_passing_trouble {
@@ -72,7 +72,7 @@ struct gmi_passing {
     int     listener_fd; /* giver */
     int     accept_errno; /* giver: why it could let nobody in */
     int     local_fd;    /* giver: who has knocked last; taker: to the giver */
-    uint8_t name[GMI_LOCAL_NAME_BYTES], secret[GMI_SECRET_BYTES], heard_secret[GMI_SECRET_BYTES];
+    uint8_t name[GMI_LOCAL_NAME_BYTES], secret[GMI_PASSING_SECRET_BYTES], heard_secret[GMI_PASSING_SECRET_BYTES];
     size_t  heard_secret_bytes;
     int64_t timeout_ms, deadline_ns; /* taker */
 

@@ -201,7 +201,7 @@ static void another_user_gets_nothing_though_he_knows_the_secret(void **state)
             gmi_local_connect(&fd, j.giver.name, &sys_errno) != GM_OK)
             _exit(1);
         if (gmi_local_is_same_user(fd)) _exit(2);
-        if (write(fd, j.giver.secret, GMI_SECRET_BYTES) != GMI_SECRET_BYTES ||
+        if (write(fd, j.giver.secret, GMI_PASSING_SECRET_BYTES) != GMI_PASSING_SECRET_BYTES ||
             write(ends[1], "x", 1) != 1)
             _exit(3);
         struct gmi_poller poller;

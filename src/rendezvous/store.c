@@ -29,14 +29,14 @@ static gm_status judge(void *user, const struct gmi_hello *peer, char *why, size
 }
 
 gm_status gmi_store_connect(struct gmi_store *store, const char *host, int port, const struct gmi_hello *own,
-                            int64_t deadline_ns, const struct gmi_log *log, gm_error *error)
+                            const struct gmi_secret *secret, int64_t deadline_ns, const struct gmi_log *log, gm_error *error)
 {
     char whom[200];
     snprintf(whom, sizeof whom, "the store at %.120s:%d", host, port);
     struct gmi_hello hello = *own;
     hello.channel = GMI_CHANNEL_STORE;
     hello.target = GMI_NO_RANK;
-    struct gmi_dial dial = { .host = host, .port = port, .own = &hello, .judge = judge, .whom = whom,
+    struct gmi_dial dial = { .host = host, .port = port, .own = &hello, .secret = secret, .judge = judge, .whom = whom,
                              .deadline_ns = deadline_ns, .look_again_ns = GMI_NEVER, .log = log };
     gm_status status = gmi_dial(&dial, &store->fd, error);
     if (status == GM_OK) gmi_socket_tune(store->fd);

@@ -3,7 +3,7 @@
 #define GMI_STORE_H
 
 #include "base/log.h"
-#include "rendezvous/hello.h"
+#include "rendezvous/secret.h"
 #include "rendezvous/store_wire.h"
 
 struct gmi_store {
@@ -13,7 +13,7 @@ struct gmi_store {
 /* With own->session gmi_process_number() it must be a store that this very process serves.
  * GM_OK, GM_ERR_TIMEOUT, GM_ERR_REFUSED, GM_ERR_VERSION, GM_ERR_PROTOCOL. */
 gm_status gmi_store_connect(struct gmi_store *store, const char *host, int port, const struct gmi_hello *own,
-                            int64_t deadline_ns, const struct gmi_log *log, gm_error *error);
+                            const struct gmi_secret *secret, int64_t deadline_ns, const struct gmi_log *log, gm_error *error);
 void gmi_store_close(struct gmi_store *store);
 
 /* GM_OK; GM_ERR_REFUSED: taken, says by whom. */

@@ -273,7 +273,11 @@ static void step_client(struct gmi_store_server *s, struct client *c)
         while (serve_one(s, c)) {}
         flush(c);
         struct iovec part = { c->in + c->in_bytes, sizeof c->in - c->in_bytes };
-        if (part.iov_len == 0) return; /* waits, and has asked more: served later */
+        if (part.iov_len == 0) { /* waits, and has asked for more than may wait; its end would never be seen */
+            gmi_log(s->log, GM_LOG_WARN, "store: rank %d sent too much at once and was disconnected", (int)c->hello.rank);
+            c->is_over = true;
+            return;
+        }
         size_t    moved;
         int       sys_errno;
         gm_status status = gmi_socket_recv_some(c->fd, &part, 1, &moved, &sys_errno);
@@ -342,23 +346,27 @@ static gm_status judge(void *user, const struct gmi_hello *peer, char *why, size
     return GM_OK;
 }
 
-static void admit(void *user, int fd, const struct gmi_handshake *finished)
+void gmi_store_server_admit(struct gmi_store_server *s, int fd, const struct gmi_hello *hello)
 {
-    struct gmi_store_server *s = user;
-    struct client           *c = gmi_alloc(1, sizeof *c);
+    struct client *c = gmi_alloc(1, sizeof *c);
     if (c == NULL) {
         gmi_socket_close(&fd);
         return;
     }
     gmi_socket_tune(fd);
-    *c = (struct client){ .next = s->clients, .fd = fd, .hello = finished->peer };
+    *c = (struct client){ .next = s->clients, .fd = fd, .hello = *hello };
     s->clients = c;
+}
+
+static void admit(void *user, int fd, const struct gmi_handshake *finished)
+{
+    gmi_store_server_admit(user, fd, &finished->peer);
 }
 
 /* ---- the server -------------------------------------------------------------------------------- */
 
-gm_status gmi_store_server_create(struct gmi_store_server **server, const char *host, int port,
-                                  const char *job_id, const struct gmi_log *log, gm_error *error)
+gm_status gmi_store_server_create(struct gmi_store_server **server, const char *host, int port, const char *job_id,
+                                  const struct gmi_secret *secret, const struct gmi_log *log, gm_error *error)
 {
     *server = NULL;
     struct gmi_address_list list;
@@ -370,7 +378,7 @@ gm_status gmi_store_server_create(struct gmi_store_server **server, const char *
                              .session = gmi_process_number() };
     snprintf(own.job_id, sizeof own.job_id, "%s", job_id ? job_id : "");
     s->log = log;
-    status = gmi_acceptor_init(&s->acceptor, &list.addresses[0], &own, judge, admit, s, log, "store", error);
+    status = gmi_acceptor_init(&s->acceptor, &list.addresses[0], &own, secret, judge, admit, s, log, "store", error);
     if (status != GM_OK) {
         gmi_free(s);
         return status;
@@ -395,11 +403,18 @@ void gmi_store_server_destroy(struct gmi_store_server *s)
 int gmi_store_server_port(const struct gmi_store_server *s) { return s->port; }
 int gmi_store_server_ranks_seen(const struct gmi_store_server *s) { return s->n_seen; }
 
+int gmi_store_server_clients(const struct gmi_store_server *s)
+{
+    int n = 0;
+    for (const struct client *c = s->clients; c != NULL; c = c->next) n++;
+    return n;
+}
+
 void gmi_store_server_watch(struct gmi_store_server *s, struct gmi_poller *poller)
 {
     gmi_acceptor_watch(&s->acceptor, poller);
     for (struct client *c = s->clients; c != NULL; c = c->next) {
-        unsigned interest = c->in_bytes < sizeof c->in ? GMI_READABLE : GMI_HANGUP;
+        unsigned interest = GMI_READABLE;
         if (c->out_sent_bytes < c->out_bytes) interest |= GMI_WRITABLE;
         gmi_poller_add(poller, c->fd, interest);
     }

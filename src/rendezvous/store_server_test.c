@@ -58,7 +58,7 @@ static void *serve(void *user)
 static void start(struct served *s)
 {
     *s = (struct served){ .log = { .write = note_line, .user = s, .level = GM_LOG_DEBUG }, .lock = PTHREAD_MUTEX_INITIALIZER };
-    assert_ok(gmi_store_server_create(&s->server, "127.0.0.1", 0, "job-7", &s->log, NULL));
+    assert_ok(gmi_store_server_create(&s->server, "127.0.0.1", 0, "job-7", NULL, &s->log, NULL));
     s->port = gmi_store_server_port(s->server);
     assert_in_range(s->port, 1, 65535);
     assert_int_equal(pipe(s->wake), 0);
@@ -83,7 +83,7 @@ static struct gmi_hello hello_of(int rank, int world_size)
 static gm_status try_connect(struct gmi_store *store, const struct served *s, struct gmi_hello hello, gm_error *e)
 {
     gmi_error_clear(e);
-    return gmi_store_connect(store, "127.0.0.1", s->port, &hello, gmi_deadline_after_ms(PATIENCE_MS), NULL, e);
+    return gmi_store_connect(store, "127.0.0.1", s->port, &hello, NULL, gmi_deadline_after_ms(PATIENCE_MS), NULL, e);
 }
 
 static void connect_rank(struct gmi_store *store, const struct served *s, int rank, int world_size)
@@ -353,7 +353,7 @@ static void those_who_do_not_belong_are_refused_on_both_sides(void **state)
     static const char *const size_differs = "world size differs: rank 1 says 3, rank 0 says 2";
     static const char *const no_rank = "there is no rank 2 in a world of 2";
     check_refusal(&s, stale, "this is job 'job-6', the store serves job 'job-7'",
-                  "this is job 'job-7', you belong to job 'job-6'");
+                  "this is job 'job-6', the store serves job 'job-7'");
     check_refusal(&s, hello_of(1, 3), size_differs, size_differs);
     check_refusal(&s, hello_of(2, 2), no_rank, no_rank);
     check_refusal(&s, hello_of(-1, 2), "there is no rank -1", "there is no rank -1 in a world of 2");
@@ -519,7 +519,7 @@ static void strangers_that_come_again_and_again_do_not_flood_the_log(void **stat
     struct gmi_hello hello = hello_of(0, 3);
     strcpy(hello.job_id, "job-8"); /* who speaks it is told of nevertheless */
     assert_status(try_connect(&other, &s, hello, &e), GM_ERR_REFUSED);
-    check_log(&s, "this is job 'job-7'");
+    check_log(&s, "the store serves job 'job-7'");
     stop(&s);
 }
 
@@ -547,7 +547,7 @@ static void a_crowd_of_good_ones_all_come_in(void **state)
         hello.channel = GMI_CHANNEL_STORE;
         hello.target = GMI_NO_RANK;
         is_in[i] = false;
-        gmi_call_init(&calls[i], "127.0.0.1", s.port, &hello, anybody);
+        gmi_call_init(&calls[i], "127.0.0.1", s.port, &hello, NULL, anybody);
     }
     while (n_in < RANKS && !gmi_deadline_passed(deadline_ns)) {
         int64_t next_ns = deadline_ns;
@@ -582,12 +582,12 @@ static void a_port_that_is_taken_is_named(void **state)
     char                     text[64];
     start(&s);
     gmi_error_clear(&e);
-    assert_status(gmi_store_server_create(&second, "127.0.0.1", s.port, "job-7", NULL, &e), GM_ERR_SYSTEM);
+    assert_status(gmi_store_server_create(&second, "127.0.0.1", s.port, "job-7", NULL, NULL, &e), GM_ERR_SYSTEM);
     assert_null(second);
     snprintf(text, sizeof text, "cannot listen on 127.0.0.1:%d: Address already in use", s.port);
     assert_contains(e.text, text);
     gmi_error_clear(&e);
-    assert_status(gmi_store_server_create(&second, "no host of this name", 0, "job-7", NULL, &e), GM_ERR_ARG);
+    assert_status(gmi_store_server_create(&second, "no host of this name", 0, "job-7", NULL, NULL, &e), GM_ERR_ARG);
     assert_contains(e.text, "no host of this name");
     gmi_store_server_destroy(NULL);
     stop(&s);

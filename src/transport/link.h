@@ -4,6 +4,7 @@
  * end is the caller's business. Nothing here blocks.
  *
  *     link_tcp.c    over a connected socket
+ *     link_tls.c    over one too, encrypted
  *     link_shm.c    through memory shared with a process of the same host
  *     link_mem.c    between two ends inside one process, for stepping many ranks in one thread
  *     link_fault.c  wraps any link and makes its I/O partial, delayed or cut, by seed
@@ -57,6 +58,9 @@ struct gmi_link_ops {
 
     /* Optional (NULL): has the other host not acknowledged for so long what it should have? */
     bool (*is_unanswered)(struct gmi_link *link, int for_ms);
+
+    /* Optional (NULL: none): how many bytes so far went over the wire beside those that were moved. */
+    void (*overhead)(const struct gmi_link *link, uint64_t *sent_bytes, uint64_t *recv_bytes);
 };
 
 /* Embedded as the first member by every transport. */
@@ -98,6 +102,13 @@ static inline void gmi_link_close(struct gmi_link *link)
 
 /* A link over a connected socket, which it owns from then on. NULL: no memory (the socket is closed). */
 struct gmi_link *gmi_link_tcp_create(int fd);
+
+/* The same, encrypted with a key that both ends have and that was never used before. It moves nothing before gmi_link_tls_shake
+ * returns GM_OK; GM_AGAIN: wait for what gmi_link_tls_watch adds; GM_ERR_PEER_LOST; GM_ERR_PROTOCOL: another key. */
+enum { GMI_TLS_KEY_BYTES = 32 };
+struct gmi_link *gmi_link_tls_create(int fd, bool is_client, const uint8_t key[GMI_TLS_KEY_BYTES]);
+gm_status        gmi_link_tls_shake(struct gmi_link *link);
+void             gmi_link_tls_watch(struct gmi_link *link, struct gmi_poller *poller);
 
 /* A link through a segment, as its side 0 or 1, in which it rings bell_fds[1 - side] and is woken by
  * bell_fds[side], event descriptors. The lifeline is a connected stream socket over which nothing more is sent. The link

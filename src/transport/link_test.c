@@ -28,6 +28,21 @@ static void make_socketpair(struct gmi_link *ends[2])
     for (int i = 0; i < 2; i++) assert_non_null(ends[i] = gmi_link_tcp_create(fds[i]));
 }
 
+static void make_encrypted(struct gmi_link *ends[2])
+{
+    static const uint8_t key[GMI_TLS_KEY_BYTES] = "both have this";
+    int                  fds[2];
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, fds), 0);
+    for (int i = 0; i < 2; i++) assert_non_null(ends[i] = gmi_link_tls_create(fds[i], i == 0, key));
+    gm_status client = GM_AGAIN, server = GM_AGAIN;
+    while (client == GM_AGAIN || server == GM_AGAIN) {
+        if (client == GM_AGAIN) client = gmi_link_tls_shake(ends[0]);
+        if (server == GM_AGAIN) server = gmi_link_tls_shake(ends[1]);
+    }
+    assert_ok(client);
+    assert_ok(server);
+}
+
 static void make_tcp(struct gmi_link *ends[2])
 {
     struct gmi_address_list local;
@@ -334,12 +349,12 @@ static void transports_are_found_by_name(void **state)
 }
 
 static make_pair_fn memory = make_memory, faulty = make_faulty, over_socketpair = make_socketpair, tcp = make_tcp,
-                    shared = make_shared;
+                    shared = make_shared, encrypted = make_encrypted;
 
 #define FOR_EACH_KIND(test)                                                                       \
     { "memory: " #test, test, NULL, NULL, &memory }, { "faulty: " #test, test, NULL, NULL, &faulty },   \
         { "socketpair: " #test, test, NULL, NULL, &over_socketpair }, { "tcp: " #test, test, NULL, NULL, &tcp },       \
-        { "shared: " #test, test, NULL, NULL, &shared }
+        { "shared: " #test, test, NULL, NULL, &shared }, { "encrypted: " #test, test, NULL, NULL, &encrypted }
 
 int main(void)
 {

@@ -35,7 +35,7 @@ if command -v pkg-config >/dev/null; then
     shared() { capture $cc $strict $san "examples/$1.c" $(pkg-config --cflags --libs gradmesh) -o "$scratch/shared/$1"
         [ "$status" = 0 ]; }
     static() { capture $cc $strict $san "examples/$1.c" $(pkg-config --cflags gradmesh) "$root/usr/lib/libgradmesh.a" \
-        $(pkg-config --static --libs-only-other gradmesh) -o "$scratch/static/$1"; [ "$status" = 0 ]; }
+        $(pkg-config --static --libs gradmesh | sed "s,-L[^ ]*,,; s,-lgradmesh,,") -o "$scratch/static/$1"; [ "$status" = 0 ]; }
     # expect NAME PROCESSES COUNT PATTERN: under the installed launcher, COUNT lines have the pattern.
     run_it() { capture "$root/usr/bin/gradmesh" run -n "$3" -- "$scratch/$1/$2"
         [ "$status" = 0 ] && [ "$(grep -cE "$5" "$out")" = "$4" ]; }

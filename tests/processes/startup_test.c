@@ -122,7 +122,7 @@ static void a_straggler_of_another_job_is_refused_and_the_job_goes_on(void **sta
 {
     struct intrusion i = { .rank = 2, .world_size = N, .job_id = "yesterday",
                            .is_told = "this is job 'yesterday', the store serves job 'test'",
-                           .store_says = "this is job 'test', you belong to job 'yesterday'" };
+                           .store_says = "this is job 'yesterday', the store serves job 'test'" };
     intrude_with(state, &i);
     i.comes_late = true;
     intrude_with(state, &i);

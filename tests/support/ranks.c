@@ -13,6 +13,7 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -46,6 +47,9 @@ struct ranks {
     struct gmi_log           log;
     struct text              store_said;
     struct gmi_poller        poller;
+    struct gmi_secret        secret;
+    char                     secret_path[64];
+    int                      secret_fd; /* 0: none */
     int                      port;
     int64_t                  deadline_ns;
     struct member            members[RANKS_MAX];
@@ -182,6 +186,9 @@ static _Noreturn void live(struct ranks *r, int rank, int report_fd, pid_t paren
     self.options.job_id = r->job.job_id;
     self.options.algorithm = r->job.algorithm;
     self.options.transport = r->job.transport;
+    self.options.secret_file = r->job.secret != NULL ? r->secret_path : NULL;
+    self.options.encrypt = r->job.is_encrypted;
+    self.options.insecure = r->job.secret == NULL; /* tests in networks of their own */
     self.options.connect_timeout_ms = r->job.connect_timeout_ms;
     self.options.stall_limit_ms = r->job.stall_limit_ms;
     self.options.log = log_line;
@@ -237,6 +244,19 @@ static void fill_defaults(struct ranks_job *job)
     job->limit_ms *= ranks_slowness();
 }
 
+/* As a launcher does it. */
+static void keep_secret(struct ranks *r)
+{
+    r->secret.lets_anybody_in = r->job.secret == NULL;
+    if (r->job.secret == NULL) return;
+    int    fd = memfd_create("secret", MFD_CLOEXEC);
+    size_t n = strlen(r->job.secret);
+    assert_true(fd >= 0 && fchmod(fd, 0600) == 0 && write(fd, r->job.secret, n) == (ssize_t)n);
+    snprintf(r->secret_path, sizeof r->secret_path, "/proc/%d/fd/%d", (int)getpid(), fd);
+    assert_int_equal(gmi_secret_load(&r->secret, r->secret_path, NULL), GM_OK);
+    r->secret_fd = fd;
+}
+
 static void find_a_meeting_point(struct ranks *r)
 {
     if (r->job.is_hand_started) {
@@ -246,7 +266,8 @@ static void find_a_meeting_point(struct ranks *r)
     }
     gm_error error = { 0 };
     r->log = (struct gmi_log){ .write = store_line, .user = &r->store_said, .level = GM_LOG_INFO };
-    if (gmi_store_server_create(&r->store, r->job.host, 0, r->job.job_id, &r->log, &error) != GM_OK) {
+    if (gmi_store_server_create(&r->store, r->job.host, 0, r->job.job_id, &r->secret,
+                                &r->log, &error) != GM_OK) {
         fail_msg("no store: %s", error.text);
     }
     r->port = gmi_store_server_port(r->store);
@@ -281,6 +302,7 @@ struct ranks *ranks_start(void **state, const struct ranks_job *job)
     gmi_poller_init(&r->poller);
     r->shared = mmap(NULL, sizeof *r->shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     assert_true(r->shared != MAP_FAILED);
+    keep_secret(r);
     find_a_meeting_point(r);
     fflush(NULL); /* what is buffered would be printed by every rank */
     for (int k = 0; k < job->n_ranks; k++) start_rank(r, k);
@@ -441,6 +463,7 @@ int ranks_teardown(void **state)
         if (m->report_fd >= 0) close(m->report_fd);
     }
     gmi_store_server_destroy(r->store);
+    if (r->secret_fd > 0) close(r->secret_fd);
     gmi_poller_fini(&r->poller);
     if (r->shared != MAP_FAILED && r->shared != NULL) munmap(r->shared, sizeof *r->shared);
     free(r);
