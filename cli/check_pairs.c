@@ -225,7 +225,7 @@ static gm_status find_store(struct checker *k, struct launch_store_thread **serv
     bool is_bare_six = strchr(o->master_addr, ':') != NULL && o->master_addr[0] != '[';
     snprintf(k->store, sizeof k->store, is_bare_six ? "[%.250s]:%d" : "%.250s:%d", o->master_addr, o->master_port);
     if (k->rank != 0) return GM_OK;
-    return launch_store_start(served, o->master_addr, o->master_port, o->job_id != NULL ? o->job_id : "", error);
+    return launch_store_start(served, o->master_addr, o->master_port, o, error);
 }
 
 gm_status check_run(struct check_result *result, const gm_comm_options *options, int pair_timeout_ms, gm_error *error)

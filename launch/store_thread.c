@@ -15,6 +15,7 @@ struct launch_store_thread {
     struct gmi_store_server *server;
     pthread_t                thread;
     atomic_bool              is_stopping;
+    struct gmi_secret        secret;
 };
 
 static void *serve(void *user)
@@ -32,12 +33,19 @@ static void *serve(void *user)
     return NULL;
 }
 
-gm_status launch_store_start(struct launch_store_thread **out, const char *host, int port, const char *job_id, gm_error *error)
+gm_status launch_store_start(struct launch_store_thread **out, const char *host, int port, const gm_comm_options *options,
+                             gm_error *error)
 {
     struct launch_store_thread *store = gmi_alloc(1, sizeof *store);
     *out = NULL;
     if (store == NULL) return gmi_error_set(error, GM_ERR_NOMEM, "no memory for a store");
-    gm_status status = gmi_store_server_create(&store->server, host, port, job_id, NULL, error);
+    gm_status status = GM_OK;
+    store->secret.lets_anybody_in = options->insecure;
+    if (options->secret_file != NULL) status = gmi_secret_load(&store->secret, options->secret_file, error);
+    if (status == GM_OK) {
+        status = gmi_store_server_create(&store->server, host, port, options->job_id != NULL ? options->job_id : "",
+                                         &store->secret, NULL, error);
+    }
     int       code = status == GM_OK ? pthread_create(&store->thread, NULL, serve, store) : 0;
     if (code != 0) status = gmi_error_set_errno(error, code, "cannot start a thread for the store");
     if (status != GM_OK) {

@@ -6,8 +6,10 @@
 
 struct launch_store_thread;
 
-/* Serves the store of this job at host:port until it is stopped. GM_OK, or as gmi_store_server_create. */
-gm_status launch_store_start(struct launch_store_thread **store, const char *host, int port, const char *job_id, gm_error *error);
+/* Serves the store of this job (job_id, secret_file and insecure of the options) at host:port until it is stopped. GM_OK, or
+ * as gmi_store_server_create and gmi_secret_load. */
+gm_status launch_store_start(struct launch_store_thread **store, const char *host, int port, const gm_comm_options *options,
+                             gm_error *error);
 void      launch_store_stop(struct launch_store_thread *store); /* NULL is fine */
 
 #endif

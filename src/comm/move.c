@@ -26,7 +26,7 @@ static void begin(struct gm_comm *root)
         gmi_free(call);
         return; /* it will miss us */
     }
-    gmi_call_init(call, host, port, &hello, NULL);
+    gmi_call_init(call, host, port, &hello, &root->secret, NULL);
     root->move_call = call;
     root->move_to = c->hub;
 }
