@@ -16,8 +16,9 @@
 /* So much of k is packed of an a stored by k, and so many rows of c are worked on at once. */
 #define CHUNK_K 4096
 #define BLOCK_I 1024
-/* With so few strips of a it does not pay to pack what they read. */
+/* With so few strips of a it does not pay to pack what they read; nor with so few k. */
 #define FEW_STRIPS      3
+#define FEW_K           16
 #define PACKED_A_ELEMS  ((size_t)96 << 10)
 #define SINK_ELEMS      ((size_t)32 << 10)
 #define PANEL_ELEMS     ((size_t)BLOCK_K * GMT_BITS_MAX_PANEL)
@@ -242,7 +243,7 @@ static void multiply_panel(struct worker *w, struct range i, struct range j, str
     bool goes_to_c = is_last && p->is_by_j && !p->has_relu && tile.b_stride == length(j);
     bool has_sums = !is_first || is_continuing || p->start != NULL;
     if (p->a.is_by_k && !are_few(&w->strips)) tile.a_stride = variant->strip;
-    if (is_full && p->b.is_by_k && are_few(&w->strips)) {
+    if (is_full && p->b.is_by_k && (are_few(&w->strips) || p->n_k <= FEW_K)) {
         tile.b = p->b.elems + k.first * p->b.stride + j.first;
         tile.b_stride = p->b.stride;
     } else {
