@@ -34,7 +34,8 @@ void gmi_descriptor_encode(const struct gmi_descriptor *d, uint8_t w[GMI_DESCRIP
     gmi_put_u64(w + 24, d->seq);
     gmi_put_u64(w + 32, d->count_elems);
     gmi_put_u64(w + 40, (uint64_t)d->arrival_ns);
-    gmi_put_u32(w + 48, (uint32_t)d->rank);
+    gmi_put_u16(w + 48, (uint16_t)d->rank);
+    gmi_put_u16(w + 50, d->core);
     gmi_put_u32(w + 52, d->piece_bytes);
     gmi_put_u32(w + 56, d->counts_hash);
     gmi_put_u32(w + 60, sum_of(w, 60));
@@ -57,7 +58,8 @@ bool gmi_descriptor_decode(struct gmi_descriptor *d, const uint8_t w[GMI_DESCRIP
         .seq = gmi_get_u64(w + 24),
         .count_elems = gmi_get_u64(w + 32),
         .arrival_ns = (int64_t)gmi_get_u64(w + 40),
-        .rank = (int32_t)gmi_get_u32(w + 48),
+        .rank = gmi_get_u16(w + 48),
+        .core = gmi_get_u16(w + 50),
         .piece_bytes = gmi_get_u32(w + 52),
         .counts_hash = gmi_get_u32(w + 56),
     };

@@ -38,6 +38,7 @@ struct gmi_descriptor {
     uint32_t counts_hash; /* of chunk sizes that the caller gave; 0: none */
     int32_t  rank;       /* who sends it; not compared */
     int64_t  arrival_ns; /* when that rank entered the call, by its clock; not compared */
+    uint16_t core;       /* on which core of its host, from 1; 0: not known; not compared */
 };
 
 void gmi_descriptor_encode(const struct gmi_descriptor *d, uint8_t wire[GMI_DESCRIPTOR_BYTES]);

@@ -13,7 +13,7 @@ static struct gmi_descriptor random_call(uint64_t seed)
                                     .epoch = (uint32_t)gmi_rng_next(&r), .group = (uint32_t)gmi_rng_next(&r),
                                     .seq = gmi_rng_next(&r), .count_elems = gmi_rng_next(&r),
                                     .piece_bytes = (uint32_t)gmi_rng_next(&r),
-                                    .counts_hash = (uint32_t)gmi_rng_next(&r), .rank = (int32_t)gmi_rng_next(&r),
+                                    .counts_hash = (uint32_t)gmi_rng_next(&r), .rank = (uint16_t)gmi_rng_next(&r), .core = (uint16_t)gmi_rng_next(&r),
                                     .arrival_ns = (int64_t)gmi_rng_next(&r) };
 }
 
@@ -27,6 +27,7 @@ static void what_is_encoded_is_decoded(void **state)
         assert_true(gmi_descriptor_decode(&back, wire));
         assert_true(gmi_descriptor_same(&call, &back));
         assert_int_equal(call.rank, back.rank);
+        assert_int_equal(call.core, back.core);
         assert_int_equal(call.arrival_ns, back.arrival_ns);
     }
 }

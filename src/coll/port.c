@@ -125,6 +125,7 @@ static gm_status compare_descriptor(struct gmi_port *port)
     struct gmi_descriptor expected = gmi_op_call_from(port->op, port->peer);
     if (!gmi_descriptor_same(&theirs, &expected)) return gmi_op_mismatch(port->op, port, &theirs, &expected);
     port->peer_arrival_ns = theirs.arrival_ns;
+    port->peer_core = theirs.core;
     port->is_descriptor_matched = true;
     return GM_OK;
 }

@@ -39,6 +39,7 @@ struct gmi_port {
     size_t                 out_piece_left_bytes, in_piece_left_bytes;
     bool                   is_descriptor_sent, is_descriptor_matched;
     int64_t                peer_arrival_ns; /* by the peer's clock; valid once matched */
+    uint16_t               peer_core;       /* of the descriptor; valid once matched */
 
     /* On links for messages: what the peer wants from us, heard before we were to give it (coll/message.h). */
     bool                  has_request;

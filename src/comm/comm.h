@@ -20,6 +20,7 @@
 #include "coll/op.h"
 #include "comm/control.h"
 #include "comm/engine.h"
+#include "comm/placement.h"
 #include "net/poller.h"
 #include "rendezvous/acceptor.h"
 #include "rendezvous/call.h"
@@ -70,6 +71,7 @@ struct gm_comm {
 
     /* The caller's thread only. */
     struct gmi_group  groups[GMI_LANES]; /* their ports' links are set under the lock */
+    struct gmi_placement placement;
     uint64_t          seq;   /* of the last collective that was started */
     gm_error          error;
     struct gmi_store  store;    /* holds our claim on the rank */

@@ -159,6 +159,10 @@ bool gmi_control_tell_stalled(struct gmi_control *c, const struct gmi_descriptor
 /* A rank that has left and so can never take part in collective `seq`; -1: none. */
 int gmi_control_absentee(const struct gmi_control *c, uint64_t seq);
 
+/* Are this rank and `peer` on one host, as far as is known? How many ranks are, ourselves counted. Once READY. */
+bool gmi_control_is_local(const struct gmi_control *c, int peer);
+int  gmi_control_local_ranks(const struct gmi_control *c);
+
 /* Are this rank and `peer` on one host, and both willing to share memory? The same answer on both. */
 bool gmi_control_may_share(const struct gmi_control *c, int peer);
 

@@ -36,9 +36,23 @@ static bool read_place(struct gmi_member *m, struct gmi_reader *r)
     return !r->is_short && sharing <= GMI_SHARES_WITH_ALL && n_cores <= MAX_CORES;
 }
 
+static bool is_one_host(const struct gmi_member *a, const struct gmi_member *b)
+{
+    return a->host_id == b->host_id && a->host_id != 0;
+}
+
+bool gmi_control_is_local(const struct gmi_control *c, int peer) { return is_one_host(&c->members[c->rank], &c->members[peer]); }
+
+int gmi_control_local_ranks(const struct gmi_control *c)
+{
+    int n = 1;
+    for (int k = 0; k < c->n_ranks; k++) n += k != c->rank && gmi_control_is_local(c, k);
+    return n;
+}
+
 static bool can_share(const struct gmi_member *a, const struct gmi_member *b)
 {
-    return a->host_id == b->host_id && a->host_id != 0 && a->sharing != GMI_SHARES_NEVER && b->sharing != GMI_SHARES_NEVER;
+    return is_one_host(a, b) && a->sharing != GMI_SHARES_NEVER && b->sharing != GMI_SHARES_NEVER;
 }
 
 bool gmi_control_may_share(const struct gmi_control *c, int peer) { return can_share(&c->members[c->rank], &c->members[peer]); }

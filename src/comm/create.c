@@ -336,6 +336,7 @@ gm_status gmi_comm_connect(struct gm_comm *comm, const gm_comm_options *options,
     if (status == GM_OK) status = wait_until_ready(&k);
     if (status == GM_OK) status = weigh(&k);
     if (status == GM_OK) status = connect_ring(&k);
+    if (status == GM_OK) gmi_placement_init(&comm->placement, gmi_control_local_ranks(&comm->control), gmi_placement_cores());
     if (error != NULL) error->elapsed_ns = gmi_now_ns() - k.begin_ns;
     if (status == GM_OK) {
         gmi_log(&comm->log, GM_LOG_INFO, "rank %d of %d is connected after %.1f ms", comm->rank, comm->n_ranks,

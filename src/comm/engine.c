@@ -286,6 +286,7 @@ static gm_status begin(struct gmi_engine *e)
     e->blame_at_ns = 0;
     gmi_op_set_up(&e->op, w->algo, &w->request, w->seq);
     e->op.call.rank = own_rank(e);
+    e->op.call.core = atomic_load(&e->n_callers_waiting) > 0 ? gmi_placement_core() : 0; /* the service thread's says nothing */
     e->limit_at_ns = limit_ms > 0 ? e->op.begin_ns + limit_ms * GMI_NS_PER_MS : GMI_NEVER;
     if (status != GM_OK) return out_of_memory(e, need_bytes);
     gmi_op_begin(&e->op);
@@ -500,6 +501,26 @@ static bool keep_trying(struct gmi_engine *e, struct gm_work *w)
     return has_moved;
 }
 
+/* In the call that has just ended, was a lower rank of this host on the core on which we were and are? */
+static bool shares_core(const struct gmi_engine *e)
+{
+    const struct gm_comm *comm = e->comm;
+    uint16_t              core = e->op.call.core;
+    for (int k = 0; core != 0 && k < comm->rank; k++) {
+        const struct gmi_port *port = &e->op.group->ports[k];
+        if (port->link == NULL || port->seq != e->op.call.seq || !port->is_descriptor_matched || port->peer_core != core) continue;
+        if (gmi_control_is_local(&comm->root->control, gmi_world_rank(comm, k))) return core == gmi_placement_core();
+    }
+    return false;
+}
+
+static void mind_placement(struct gmi_engine *e)
+{
+    struct gmi_placement *p = &e->comm->placement;
+    if (!p->has_core_each || e->lane != GMI_LANE_DATA) return;
+    if (gmi_placement_should_move(p, shares_core(e), e->op.begin_ns)) gmi_placement_move();
+}
+
 /* Sleeps until a link that the running collective needs is ready, an alarm, or a deadline. */
 static void sleep_for_links(struct gmi_engine *e, int64_t deadline_ns)
 {
@@ -521,6 +542,7 @@ void gmi_engine_wait(struct gmi_engine *e, struct gm_work *w, int64_t deadline_n
         if (e->comm->try_ns > 0 && keep_trying(e, w)) continue;
         if (!mind_stillness(e)) sleep_for_links(e, deadline_ns);
     }
+    if (is_done(w)) mind_placement(e);
     pthread_mutex_unlock(&e->lock);
     atomic_fetch_sub(&e->n_callers_waiting, 1);
     if (atomic_load(&e->n_unfinished) > 0) gmi_service_wake(e->comm);

@@ -91,6 +91,7 @@ static struct gm_comm *make(struct gm_comm *parent, const struct member *members
     comm->stall_limit_ms = atomic_load(&parent->stall_limit_ms);
     comm->call_limit_ms = atomic_load(&parent->call_limit_ms);
     comm->try_ns = parent->try_ns;
+    comm->placement = parent->placement;
     comm->wire = parent->wire;
     comm->group_id = number_of(parent, seq, members[0].colour);
     memcpy(comm->algorithm, parent->algorithm, sizeof comm->algorithm);
