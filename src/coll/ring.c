@@ -22,17 +22,27 @@
  * step 1, rank 3 in step 2, and rank 0 adds the last contribution: it owns the sum of chunk 0. From step 3
  * on the finished chunk travels the same way once more, and is copied instead of added.
  *
- * Nothing waits for the end of a step. Two cursors only move forward: `in` says how far arriving bytes are
- * settled (added, or in place), `out` how far we have sent. What may be sent is what is settled, one step
+ * Large chunks are cut into parts, and the ring goes around with all first parts while it begins with the second
+ * ones: what was summed leaves again, and what was sent is overwritten, while it is still in a cache. A transfer is
+ * part p in step s; transfers are ordered by their slot p + s, in a slot by s. The same on all ranks:
+ *
+ *     slot         0      1          2
+ *     transfers    p0 s0  p1 s0      p2 s0
+ *                         p0 s1      p1 s1
+ *                                    p0 s2 ...
+ *
+ * Nothing waits for the end of a step. Two cursors only move forward through the transfers: `in` says how far arriving
+ * bytes are settled (added, or in place), `out` how far we have sent. What may be sent is what is settled, one step
  * earlier. Bytes flow through a rank as soon as their element is summed.
  *
- *     1. out.step <= in.step + 1: no byte leaves before it is settled.
- *     2. Less than one element is held back, and none at the end of a chunk.
+ *     1. No byte leaves before it is settled: part p in step s is behind `in` in part p, step s - 1.
+ *     2. Less than one element is held back, and none at the end of a part.
  *     3. In the all-gather a byte is written over our own copy only after that copy was sent: the finished
  *        value contains our share, so it cannot exist before we sent it.
  *
- * It cannot freeze, whatever the sizes of chunks and socket buffers: settling is local, so a rank can
- * always take in what arrives, and one loop does both directions; nobody sits in a send.
+ * It cannot freeze, whatever the sizes of chunks and socket buffers: what a transfer needs stands before it in the order
+ * of all ranks, settling is local, so a rank can always take in what arrives, and one loop does both directions; nobody
+ * sits in a send.
  *
  * Chunk k is summed in the order of ranks k+1, k+2, ..., k, whatever the timing. So all ranks get the same
  * bits, and so does every run with the same N. Zero elements, fewer elements than ranks and uneven chunks
@@ -44,19 +54,21 @@
  */
 #include "coll/ring.h"
 
+#include <limits.h>
+
 #include "base/check.h"
 #include "coll/intake.h"
 #include "net/poller.h"
 
 struct cursor {
-    int    step;
-    size_t at_bytes; /* into the chunk of this step */
+    int    part, step; /* end_step: behind the last transfer */
+    size_t at_bytes;   /* into this part of this step's chunk */
 };
 
 struct ring {
     struct gmi_op   *op;
     struct gmi_port *right, *left; /* the same one when N is 2 */
-    int              first_step, end_step;
+    int              first_step, end_step, n_parts;
     struct cursor    out, in;
     struct gmi_intake intake;    /* what is reduced comes through it */
 };
@@ -77,29 +89,45 @@ static int chunk_of(const struct ring *r, int step)
     return gmi_ring_chunk(gmi_op_rank(r->op), gmi_op_ranks(r->op), step);
 }
 
-static size_t step_bytes(const struct ring *r, int step)
+static size_t step_bytes(const struct ring *r, int step) { return gmi_op_chunk_bytes(r->op, chunk_of(r, step)); }
+
+static size_t part_at(const struct ring *r, size_t chunk_bytes, int part)
 {
-    return gmi_op_chunk_bytes(r->op, chunk_of(r, step));
+    size_t elem_bytes = r->op->codec.elem_bytes;
+    return gmi_chunk_first(chunk_bytes / elem_bytes, r->n_parts, part) * elem_bytes;
 }
 
-static size_t step_at(const struct ring *r, int step) { return gmi_op_chunk_at(r->op, chunk_of(r, step)); }
+/* Where a part of the chunk c(step) lies in the buffer, and how long it is. */
+static size_t place(const struct ring *r, int step, int part)
+{
+    return gmi_op_chunk_at(r->op, chunk_of(r, step)) + part_at(r, step_bytes(r, step), part);
+}
+
+static size_t part_bytes(const struct ring *r, int step, int part)
+{
+    size_t chunk_bytes = step_bytes(r, step);
+    return part_at(r, chunk_bytes, part + 1) - part_at(r, chunk_bytes, part);
+}
 
 static int last_reducing_step(const struct ring *r) { return gmi_op_ranks(r->op) - 2; }
 
 static bool is_reducing(const struct ring *r) { return r->in.step <= last_reducing_step(r); }
 
-/* What leaves in a step: first our own values, later what has arrived. */
-static const uint8_t *leaving(const struct ring *r, int step)
+/* What leaves: first our own values, later what has arrived. */
+static const uint8_t *leaving(const struct ring *r)
 {
-    const uint8_t *whole = step == 0 ? r->op->input : r->op->output;
-    return whole + step_at(r, step);
+    const uint8_t *whole = r->out.step == 0 ? r->op->input : r->op->output;
+    return whole + place(r, r->out.step, r->out.part) + r->out.at_bytes;
 }
 
-/* Where the chunk that arrives in a step is put once it is settled. */
-static uint8_t *home(const struct ring *r, int step)
+/* Where that which arrives is put once it is settled. */
+static uint8_t *home(const struct ring *r)
 {
-    if (step == last_reducing_step(r) && r->op->own_output != NULL) return r->op->own_output;
-    return r->op->output + step_at(r, step + 1);
+    size_t at = place(r, r->in.step + 1, r->in.part);
+    if (r->in.step == last_reducing_step(r) && r->op->own_output != NULL) {
+        return r->op->own_output + (at - place(r, r->in.step + 1, 0)) + r->in.at_bytes;
+    }
+    return r->op->output + at + r->in.at_bytes;
 }
 
 /* ---- the cursors ------------------------------------------------------------------------------- */
@@ -107,38 +135,63 @@ static uint8_t *home(const struct ring *r, int step)
 /* `out` walks the chunks c(step), `in` the chunks c(step + 1). */
 enum { WALK_OUT = 0, WALK_IN = 1 };
 
-/* Moves a cursor on, over empty chunks too (there are some when elements are fewer than ranks). */
+static bool is_through(const struct ring *r, const struct cursor *c) { return c->step == r->end_step; }
+
+static struct cursor first_in_slot(const struct ring *r, int slot)
+{
+    int last_part = r->n_parts - 1, part = slot < last_part ? slot : last_part;
+    return (struct cursor){ .part = part, .step = r->first_step + slot - part };
+}
+
+static void go_on(const struct ring *r, struct cursor *c)
+{
+    if (c->part > 0 && c->step + 1 < r->end_step) {
+        *c = (struct cursor){ .part = c->part - 1, .step = c->step + 1 };
+    } else {
+        *c = first_in_slot(r, c->part + c->step - r->first_step + 1);
+    }
+}
+
+/* Moves a cursor on, over empty parts too (there are some when elements are fewer than ranks). */
 static void advance(struct ring *r, struct cursor *cursor, int walk, size_t moved_bytes)
 {
     cursor->at_bytes += moved_bytes;
-    while (cursor->step < r->end_step && cursor->at_bytes == step_bytes(r, cursor->step + walk)) {
-        cursor->step += 1;
-        cursor->at_bytes = 0;
+    while (!is_through(r, cursor) && cursor->at_bytes == part_bytes(r, cursor->step + walk, cursor->part)) {
+        go_on(r, cursor);
     }
     r->op->step = (r->in.step < r->end_step ? r->in.step : r->end_step - 1) - r->first_step;
 }
 
-/* How much of the chunk that leaves is settled and not yet sent. */
+/* How much of part `part` of what arrives in `step` is settled: SIZE_MAX, all of it. */
+static size_t settled_bytes(const struct ring *r, int step, int part)
+{
+    int slot = part + step, slot_in = r->in.part + r->in.step;
+    if (slot == slot_in && step == r->in.step) return r->in.at_bytes;
+    bool is_behind = slot < slot_in || (slot == slot_in && step < r->in.step);
+    return is_through(r, &r->in) || is_behind ? SIZE_MAX : 0;
+}
+
+/* How much of what leaves is settled and not yet sent. */
 static size_t sendable_bytes(const struct ring *r)
 {
-    if (r->out.step == r->end_step) return 0;
-    GMI_CHECK(r->out.step <= r->in.step + 1);
-    size_t settled_bytes = step_bytes(r, r->out.step);  /* our own first chunk, or one that is complete */
-    if (r->out.step > r->first_step && r->in.step < r->out.step) {
-        settled_bytes = r->in.at_bytes;                 /* still arriving: as far as it is settled */
+    if (is_through(r, &r->out)) return 0;
+    size_t ready_bytes = part_bytes(r, r->out.step, r->out.part); /* our own values are */
+    if (r->out.step > r->first_step) {
+        ready_bytes = gmi_min_size(ready_bytes, settled_bytes(r, r->out.step - 1, r->out.part));
     }
-    return settled_bytes - r->out.at_bytes;
+    GMI_CHECK(r->out.at_bytes <= ready_bytes);
+    return ready_bytes - r->out.at_bytes;
 }
 
 static size_t leaving_bytes(const struct ring *r)
 {
-    return r->out.step == r->end_step ? 0 : step_bytes(r, r->out.step) - r->out.at_bytes;
+    return is_through(r, &r->out) ? 0 : part_bytes(r, r->out.step, r->out.part) - r->out.at_bytes;
 }
 
 static size_t arriving_bytes(const struct ring *r)
 {
-    if (r->in.step == r->end_step) return 0;
-    return step_bytes(r, r->in.step + WALK_IN) - r->in.at_bytes;
+    if (is_through(r, &r->in)) return 0;
+    return part_bytes(r, r->in.step + WALK_IN, r->in.part) - r->in.at_bytes;
 }
 
 static bool wants_to_send(const struct ring *r) { return sendable_bytes(r) > 0 || !r->right->is_descriptor_sent; }
@@ -150,7 +203,7 @@ static gm_status send_some(struct ring *r)
 {
     const uint8_t *from = NULL;
     size_t         ready_bytes = sendable_bytes(r), sent_bytes;
-    if (ready_bytes > 0) from = leaving(r, r->out.step) + r->out.at_bytes;
+    if (ready_bytes > 0) from = leaving(r);
     gm_status status = gmi_port_send_some(r->right, from, ready_bytes, leaving_bytes(r), &sent_bytes);
     advance(r, &r->out, WALK_OUT, sent_bytes);
     return status;
@@ -161,8 +214,8 @@ static gm_status reduce_some(struct ring *r, size_t *settled_bytes)
 {
     struct gmi_op *op = r->op;
     size_t         left_bytes = arriving_bytes(r);
-    uint8_t       *to = home(r, r->in.step) + r->in.at_bytes;
-    const uint8_t *own = op->input + step_at(r, r->in.step + WALK_IN) + r->in.at_bytes;
+    uint8_t       *to = home(r);
+    const uint8_t *own = op->input + place(r, r->in.step + WALK_IN, r->in.part) + r->in.at_bytes;
     gm_status status = gmi_intake_some(&r->intake, r->left, to, own, left_bytes, left_bytes, settled_bytes);
     if (*settled_bytes > 0 && r->in.step == last_reducing_step(r) && op->codec.finish != NULL) {
         op->codec.finish(to, *settled_bytes / op->codec.elem_bytes, gmi_op_ranks(op));
@@ -174,7 +227,7 @@ static gm_status reduce_some(struct ring *r, size_t *settled_bytes)
 static gm_status gather_some(struct ring *r, size_t *got_bytes)
 {
     size_t   left_bytes = arriving_bytes(r);
-    uint8_t *into = left_bytes > 0 ? home(r, r->in.step) + r->in.at_bytes : NULL;
+    uint8_t *into = left_bytes > 0 ? home(r) : NULL;
     return gmi_port_recv_some(r->left, into, left_bytes, left_bytes, got_bytes);
 }
 
@@ -188,6 +241,18 @@ static gm_status recv_some(struct ring *r)
 
 /* ---- the machine ------------------------------------------------------------------------------- */
 
+/* As many parts as the largest chunk needs. */
+static int count_parts(const struct gmi_op *op)
+{
+    size_t most_bytes = 0;
+    for (int k = 0; k < gmi_op_ranks(op); k++) {
+        size_t bytes = gmi_op_chunk_bytes(op, k);
+        if (bytes > most_bytes) most_bytes = bytes;
+    }
+    size_t n = most_bytes / op->part_bytes + (most_bytes % op->part_bytes != 0);
+    return n == 0 ? 1 : n < INT_MAX / 4 ? (int)n : INT_MAX / 4;
+}
+
 static void begin(struct gmi_op *op, int first_step, int end_step)
 {
     struct ring *r = ring_of(op);
@@ -196,8 +261,8 @@ static void begin(struct gmi_op *op, int first_step, int end_step)
                         .left = gmi_op_neighbour(op, -1),
                         .first_step = first_step,
                         .end_step = end_step,
-                        .out.step = first_step,
-                        .in.step = first_step };
+                        .n_parts = count_parts(op) };
+    r->out = r->in = first_in_slot(r, 0);
     op->n_steps = end_step - first_step;
     for (int step = first_step; step < end_step; step++) op->total_recv_bytes += step_bytes(r, step + WALK_IN);
     gmi_port_begin(r->right, op);
@@ -208,7 +273,7 @@ static void begin(struct gmi_op *op, int first_step, int end_step)
 
 static bool is_finished(const struct ring *r)
 {
-    return r->out.step == r->end_step && r->in.step == r->end_step && r->right->is_descriptor_sent &&
+    return is_through(r, &r->out) && is_through(r, &r->in) && r->right->is_descriptor_sent &&
            r->left->is_descriptor_matched && gmi_port_is_flushed(r->right);
 }
 

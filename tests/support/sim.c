@@ -202,7 +202,8 @@ struct sim_plan sim_random_plan(int n_ranks, uint64_t seed)
                               .max_move_bytes = moves[gmi_rng_next_below(&rng, TEST_COUNT(moves))],
                               .delay_probability = delays[gmi_rng_next_below(&rng, TEST_COUNT(delays))],
                               .piece_bytes = pieces[gmi_rng_next_below(&rng, TEST_COUNT(pieces))],
-                              .never_lends = gmi_rng_next_below(&rng, 2) == 0 };
+                              .never_lends = gmi_rng_next_below(&rng, 2) == 0,
+                              .part_bytes = pieces[gmi_rng_next_below(&rng, TEST_COUNT(pieces))] };
 }
 
 /* ---- running ------------------------------------------------------------------------------------- */
@@ -218,6 +219,7 @@ void sim_begin(struct sim *sim, int rank, const struct gmi_algo *algo, struct gm
     r->op.work = r->work.bytes;
     gmi_op_set_up(&r->op, algo, &request, ++r->seq);
     if (sim->plan.piece_bytes != 0) r->op.call.piece_bytes = sim->plan.piece_bytes;
+    if (sim->plan.part_bytes != 0) r->op.part_bytes = sim->plan.part_bytes;
     gmi_op_begin(&r->op);
     r->status = GM_AGAIN;
     r->was_stepped = false;
@@ -306,9 +308,9 @@ const char *sim_describe(const struct sim *sim)
     static char text[512];
     const struct sim_plan *p = &sim->plan;
     size_t used = (size_t)snprintf(text, sizeof text,
-                                   "seed %llu, %d ranks, links of %zu bytes, moves of %zu, delays %g, pieces of %u",
+                                   "seed %llu, %d ranks, links of %zu bytes, moves of %zu, delays %g, pieces of %u, parts of %u",
                                    (unsigned long long)p->seed, p->n_ranks, p->capacity_bytes, p->max_move_bytes,
-                                   p->delay_probability, p->piece_bytes);
+                                   p->delay_probability, p->piece_bytes, p->part_bytes);
     if (p->has_cut) {
         used += (size_t)snprintf(text + used, sizeof text - used, ", cut %d-%d after %llu sent, %llu received%s",
                                  p->cut_rank, p->cut_peer, (unsigned long long)p->cut_after_sent_bytes,

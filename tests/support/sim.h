@@ -24,7 +24,7 @@ struct sim_plan {
     size_t   capacity_bytes;    /* of a link, in each direction */
     size_t   max_move_bytes;    /* of one call of a link; 0: what fits */
     double   delay_probability; /* that a link answers "later" for no reason; below 1 */
-    uint32_t piece_bytes;       /* 0: the library's */
+    uint32_t piece_bytes, part_bytes; /* 0: the library's */
     bool     never_lends;       /* links lend no bytes, as sockets */
     bool     is_failure_fatal;  /* a rank that fails closes its links, as a process that ends does */
 
