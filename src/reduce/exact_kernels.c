@@ -26,7 +26,9 @@ struct gmi_window gmi_window_of(int quantum_exponent, int bits)
                                 .bits = bits,
                                 .per_quantum = power_of_two(-quantum_exponent),
                                 .magic = magic,
-                                .magic_bits = bits_of(magic) };
+                                .magic_bits = bits_of(magic),
+                                .least_less_1 = ((uint32_t)(quantum_exponent + 150) << 23) - 1,
+                                .most_less_1 = ((uint32_t)(quantum_exponent + bits + 126) << 23) - 1 };
 }
 
 /* ---- adding -------------------------------------------------------------------------------------- *
@@ -68,19 +70,26 @@ static size_t add_plain(uint64_t *lanes, const float *x, size_t count, const str
 
 static const struct gmi_exact_kernels plain = { "plain", add_plain };
 
-/* Several numbers at a time: a group goes into its lanes if all of it fits, else one by one. In vectors of the compiler's,
- * so that one text serves all widths; "vectors" is for machines of which nothing better is known, and shows what "avx512"
- * computes on those that lack it. */
+/* Several numbers at a time, in vectors of the compiler's, so that one text serves all widths. A group of numbers goes
+ * into its lanes at once if a look at their exponents says that all fit: each is 0, or its last bit is worth a quantum at
+ * least and it is not too large. Of magnitudes less 1 a 0 is the largest, so two bounds are enough to see it. A group
+ * that may not fit is added with care, and one that does not, one by one.
+ *
+ * "vectors" is for machines of which nothing better is known, and shows on all what "avx512" computes. */
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
 #define HAS_VECTORS 1
 
 #include <immintrin.h>
 
-/* WIDTH doubles in a vector; WIDEN(p): from floats; IS_ANY(v): is a bit set? */
-#define DEFINE_ADD(suffix, WIDTH, TARGET, WIDEN, IS_ANY)                                           \
-    typedef float    floats_##suffix __attribute__((vector_size(WIDTH * 4), aligned(4), may_alias));    \
+#define MAGNITUDE UINT32_C(0x7fffffff)
+
+/* WIDTH doubles in a vector, or as many words, or twice as many halves; WIDEN(p): from floats; IS_ANY(v): is a bit set?
+ * LEAST, MOST(a, b): of halves; FUSED(a, b, c): a * b + c, of which a * b is exact, so that it does not matter how. */
+#define DEFINE_ADD(suffix, WIDTH, TARGET, WIDEN, FUSED, IS_ANY, LEAST, MOST)                       \
     typedef double   doubles_##suffix __attribute__((vector_size(WIDTH * 8)));                     \
     typedef uint64_t words_##suffix __attribute__((vector_size(WIDTH * 8)));                       \
+    typedef uint32_t halves_##suffix __attribute__((vector_size(WIDTH * 8)));                      \
+    typedef uint32_t floats_##suffix __attribute__((vector_size(WIDTH * 8), aligned(4), may_alias));    \
     typedef uint64_t lanes_##suffix __attribute__((vector_size(WIDTH * 8), aligned(8), may_alias));     \
     TARGET static size_t add_##suffix(uint64_t *lanes, const float *x, size_t count, const struct gmi_window *w, \
                                       uint32_t index, uint64_t *spilled)                           \
@@ -90,24 +99,35 @@ static const struct gmi_exact_kernels plain = { "plain", add_plain };
         const doubles_##suffix magic = w->magic - (doubles_##suffix){ 0 };                         \
         const words_##suffix   magic_bits = w->magic_bits - (words_##suffix){ 0 };                 \
         const words_##suffix   expected = BITS_OF_2_TO_52 - (words_##suffix){ 0 };                 \
+        const halves_##suffix  least = w->least_less_1 - (halves_##suffix){ 0 };                   \
+        const halves_##suffix  most = w->most_less_1 - (halves_##suffix){ 0 };                     \
         const int              bits = w->bits;                                                     \
         size_t                 i = 0, n = 0;                                                       \
         for (; count - i >= GROUP; i += GROUP) {                                                   \
-            words_##suffix quanta[VECTORS], unlike = { 0 }, inexact = { 0 };                       \
-            for (int v = 0; v < VECTORS; v++) {                                                    \
-                doubles_##suffix y = (doubles_##suffix)WIDEN(x + i + v * WIDTH) * per_quantum;     \
-                doubles_##suffix t = y + magic;                                                    \
-                unlike |= (words_##suffix)t ^ expected;                                            \
-                inexact |= (words_##suffix)((t - magic) != y);                                     \
-                quanta[v] = (words_##suffix)t - magic_bits;                                        \
-            }                                                                                      \
-            inexact |= unlike >> bits;                                                             \
-            if (__builtin_expect(IS_ANY(inexact), 0)) {                                            \
-                n += add_each(lanes + i, x + i, GROUP, w, index + (uint32_t)i, spilled + n);       \
-                continue;                                                                          \
+            halves_##suffix low = most, high = { 0 };                                              \
+            doubles_##suffix sums[VECTORS];                                                        \
+            for (int v = 0; v < VECTORS / 2; v++) {                                                \
+                halves_##suffix m = *(const floats_##suffix *)(const void *)(x + i + v * 2 * WIDTH) & MAGNITUDE; \
+                low = LEAST(low, m - 1);                                                           \
+                high = MOST(high, m);                                                              \
             }                                                                                      \
             for (int v = 0; v < VECTORS; v++) {                                                    \
-                *(lanes_##suffix *)(void *)(lanes + i + v * WIDTH) += quanta[v];                   \
+                sums[v] = FUSED((doubles_##suffix)WIDEN(x + i + v * WIDTH), per_quantum, magic);    \
+            }                                                                                      \
+            if (__builtin_expect(IS_ANY((low < least) | (high > most)), 0)) {                      \
+                words_##suffix bad = { 0 };                                                        \
+                for (int v = 0; v < VECTORS; v++) {                                                \
+                    doubles_##suffix y = (doubles_##suffix)WIDEN(x + i + v * WIDTH) * per_quantum; \
+                    bad |= ((words_##suffix)sums[v] ^ expected) >> bits;                           \
+                    bad |= (words_##suffix)((sums[v] - magic) != y);                               \
+                }                                                                                  \
+                if (IS_ANY(bad)) {                                                                 \
+                    n += add_each(lanes + i, x + i, GROUP, w, index + (uint32_t)i, spilled + n);   \
+                    continue;                                                                      \
+                }                                                                                  \
+            }                                                                                      \
+            for (int v = 0; v < VECTORS; v++) {                                                    \
+                *(lanes_##suffix *)(void *)(lanes + i + v * WIDTH) += (words_##suffix)sums[v] - magic_bits; \
             }                                                                                      \
         }                                                                                          \
         return n + add_each(lanes + i, x + i, count - i, w, index + (uint32_t)i, spilled + n);     \
@@ -116,18 +136,29 @@ static const struct gmi_exact_kernels plain = { "plain", add_plain };
 
 #define WIDEN_4(p) _mm256_cvtps_pd(_mm_loadu_ps(p))
 #define IS_ANY_4(v) (!_mm256_testz_si256((__m256i)(v), (__m256i)(v)))
-DEFINE_ADD(avx2, 4, __attribute__((target("avx2"))), WIDEN_4, IS_ANY_4)
+#define LEAST_4(a, b) (halves_avx2) _mm256_min_epu32((__m256i)(a), (__m256i)(b))
+#define MOST_4(a, b) (halves_avx2) _mm256_max_epu32((__m256i)(a), (__m256i)(b))
+#define FUSED_4(a, b, c) (doubles_avx2) _mm256_fmadd_pd(a, b, c)
+DEFINE_ADD(avx2, 4, __attribute__((target("avx2,fma"))), WIDEN_4, FUSED_4, IS_ANY_4, LEAST_4, MOST_4)
 
 #define WIDEN_8(p) _mm512_cvtps_pd(_mm256_loadu_ps(p))
 #define IS_ANY_8(v) (_mm512_test_epi64_mask((__m512i)(v), (__m512i)(v)) != 0)
-DEFINE_ADD(avx512, 8, __attribute__((target("avx512f"))), WIDEN_8, IS_ANY_8)
+#define LEAST_8(a, b) (halves_avx512) _mm512_min_epu32((__m512i)(a), (__m512i)(b))
+#define MOST_8(a, b) (halves_avx512) _mm512_max_epu32((__m512i)(a), (__m512i)(b))
+#define FUSED_8(a, b, c) (doubles_avx512) _mm512_fmadd_pd(a, b, c)
+DEFINE_ADD(avx512, 8, __attribute__((target("avx512f"))), WIDEN_8, FUSED_8, IS_ANY_8, LEAST_8, MOST_8)
 
-#define WIDEN_ANY(p) __builtin_convertvector(*(const floats_vectors *)(const void *)(p), doubles_vectors)
-#define IS_ANY_OF(v) (((v)[0] | (v)[1] | (v)[2] | (v)[3] | (v)[4] | (v)[5] | (v)[6] | (v)[7]) != 0)
-DEFINE_ADD(vectors, 8, /* of any machine */, WIDEN_ANY, IS_ANY_OF)
+typedef float eight_floats __attribute__((vector_size(32), aligned(4), may_alias));
+#define WIDEN_ANY(p) __builtin_convertvector(*(const eight_floats *)(const void *)(p), doubles_vectors)
+#define OR_OF(w) (((w)[0] | (w)[1] | (w)[2] | (w)[3] | (w)[4] | (w)[5] | (w)[6] | (w)[7]) != 0)
+#define IS_ANY_OF(v) OR_OF((words_vectors)(v))
+#define LEAST_OF(a, b) (((a) & (halves_vectors)((a) < (b))) | ((b) & (halves_vectors)((a) >= (b))))
+#define MOST_OF(a, b) (((a) & (halves_vectors)((a) > (b))) | ((b) & (halves_vectors)((a) <= (b))))
+#define FUSED_ANY(a, b, c) ((a) * (b) + (c))
+DEFINE_ADD(vectors, 8, /* of any machine */, WIDEN_ANY, FUSED_ANY, IS_ANY_OF, LEAST_OF, MOST_OF)
 
 static bool has_avx512(void) { return __builtin_cpu_supports("avx512f"); }
-static bool has_avx2(void) { return __builtin_cpu_supports("avx2"); }
+static bool has_avx2(void) { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"); }
 #endif
 
 static bool has_c(void) { return true; }

@@ -26,6 +26,7 @@ struct gmi_window {
     double   per_quantum; /* 2^-q */
     double   magic;       /* 2^52 + 2^(bits-1): added to a number that fits, it leaves it in the low bits */
     uint64_t magic_bits;
+    uint32_t least_less_1, most_less_1; /* bits of magnitudes: all from least to most fit, and perhaps others do */
 };
 
 struct gmi_window gmi_window_of(int quantum_exponent, int bits);
