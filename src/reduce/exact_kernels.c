@@ -75,7 +75,7 @@ static const struct gmi_exact_kernels plain = { "plain", add_plain };
  * least and it is not too large. Of magnitudes less 1 a 0 is the largest, so two bounds are enough to see it. A group
  * that may not fit is added with care, and one that does not, one by one.
  *
- * "vectors" is for machines of which nothing better is known, and shows on all what "avx512" computes. */
+ * "vectors" is never chosen: it shows on every machine what "avx512" computes. */
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
 #define HAS_VECTORS 1
 
@@ -171,9 +171,11 @@ static const struct {
 #ifdef HAS_VECTORS
     { &avx512, has_avx512 },
     { &avx2, has_avx2 },
-    { &vectors, has_c },
 #endif
     { &plain, has_c },
+#ifdef HAS_VECTORS
+    { &vectors, has_c },
+#endif
 };
 
 const struct gmi_exact_kernels *gmi_exact_kernels_row(size_t index)
