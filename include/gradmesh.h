@@ -538,8 +538,8 @@ GM_API GM_MUST_USE gm_status gm_accumulator_finish(gm_accumulator *acc, float *s
 /* sum[i] = the sum of all shards of all ranks' accumulators, on every rank; a collective like the others. The
  * accumulator is only read: after a failure it still holds what was added.
  *
- * Status: as of collectives; GM_ERR_MISMATCH also, on every rank, when a shard is in no accumulator or in two, or
- * incomplete; the record names it. Algorithms: "ring", "direct", "halving" and "tree". Payload is counted as ever; its
+ * Status: as of collectives; GM_ERR_MISMATCH also, on every rank, when a shard is in no accumulator or in two;
+ * GM_ERR_STATE, with nothing started, when one is not complete in this one. The record names it. Algorithms: "ring", "direct", "halving" and "tree". Payload is counted as ever; its
  * size depends on the values. */
 GM_API GM_MUST_USE gm_status gm_all_reduce_exact(gm_comm *comm, gm_accumulator *acc, float *sum);
 

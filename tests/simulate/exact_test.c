@@ -185,7 +185,7 @@ static void a_shard_on_two_ranks_or_on_none_is_named_and_nobody_gets_a_sum(void 
 
 /* ---- bytes that no honest peer sends --------------------------------------------------------------- */
 
-enum { STREAM_BYTES = 1 << 20 };
+enum { STREAM_BYTES = 1 << 16 };
 
 struct stream {
     uint8_t bytes[STREAM_BYTES];
