@@ -33,9 +33,18 @@ static int by_element(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
+/* As the list of one contribution is. */
+static bool is_in_order(const struct gmi_spills *s)
+{
+    for (size_t i = 1; i < s->n; i++) {
+        if (s->at[i - 1] > s->at[i]) return false;
+    }
+    return true;
+}
+
 void gmi_spills_sort(struct gmi_spills *s)
 {
-    if (!s->is_sorted && s->n > 1) qsort(s->at, s->n, sizeof *s->at, by_element);
+    if (!s->is_sorted && !is_in_order(s)) qsort(s->at, s->n, sizeof *s->at, by_element);
     s->is_sorted = true;
 }
 
