@@ -195,6 +195,7 @@ static void differ(struct rank_self *self)
         if (is_ours) rank_check(self, gm_accumulator_add(acc, k, x) == GM_OK);
     }
     rank_create(self);
+    rank_meet(self, 2, n); /* none is told of it while it still joins */
     gm_status status = gm_all_reduce_exact(self->comm, acc, sum);
     rank_record(self, status);
     rank_say(self, "%s", gm_comm_error(self->comm)->text);
