@@ -52,8 +52,10 @@ void gmi_courier_flush(struct gmi_courier *c)
         gmi_buffer_consume(&c->out, moved);
         if (status == GM_AGAIN) return;
         if (status != GM_OK) {
-            /* What the peer said last may still be readable: its reason for going, say. */
+            /* What the peer said last may still be readable: its reason for going, say. But who cannot send for a
+             * reason of his own must not live on in silence. */
             c->out.used_bytes = 0;
+            c->is_over = gmi_socket_is_our_trouble(c->sys_errno);
             return;
         }
     }

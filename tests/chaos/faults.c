@@ -266,7 +266,7 @@ static const struct chaos_fault rows[] = {
     { "double kill", CHAOS_LOSS, 6, 200, .has_two_victims = true, .act = be_killed },
     { "exit", CHAOS_LOSS, 6, 200, .act = exit_without_a_word },
     { "crash", CHAOS_LOSS, 4, 200, .act = crash, .not_with_sanitizers = true },
-    { "stop", CHAOS_LOSS, 0, 3000, .only_calling = true, .act = stop_for_good },
+    { "stop", CHAOS_LOSS, 2, 3000, .only_calling = true, .act = stop_for_good },
     { "pause", CHAOS_HARMLESS, 4, 0, .only_calling = true, .act = stop_for_a_while },
     { "delay", CHAOS_HARMLESS, 4, 0, .only_calling = true, .act = dawdle },
     { "interrupts", CHAOS_HARMLESS, 4, 0, .only_calling = true, .act = be_interrupted },
