@@ -85,7 +85,7 @@ $(BUILD)/program.a: $(filter-out $(BUILD)/obj/cli/main.o,$(call objects,$(PROGRA
 $(BUILD)/gradmesh: $(BUILD)/obj/cli/main.o $(BUILD)/program.a $(BUILD)/libgradmesh_train.a $(BUILD)/libgradmesh.a
 	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $^ $(TRAIN_LIBS) $(LDLIBS)
 
-$(BUILD)/obj/%.o: %.c | $(BUILD)/.deps
+$(BUILD)/obj/%.o: %.c Makefile | $(BUILD)/.deps
 	@mkdir -p $(@D)
 	$(SAY) "  compile $<"
 	$(Q)$(CC) $(ALL_CFLAGS) $(CPPFLAGS) -c -o $@ $<
