@@ -16,6 +16,8 @@
 #     --budget S       seconds of iterations for one size; default 0.15
 #     --out DIR        default bench/results; SET.jsonl has the raw records, summary.md the tables
 #     --readme FILE    puts the short table between <!-- peers:begin --> and <!-- peers:end --> in FILE
+#     --append         adds to what is in --out instead of beginning anew: sets, worlds and systems can so be
+#                      measured in parts, and repeats one by one
 #     --summary        only make the tables again from what is in --out
 #
 # It installs what is missing by apt-get when it may; a system that cannot be had is left out, and said. cc and net
@@ -24,7 +26,7 @@ set -u
 cd "$(dirname "$0")/.." || exit 1
 build=${BUILD:-build} python=${PYTHON:-/usr/bin/python3}
 sets=tcp,shm repeats=5 worlds=2,3,4 sizes=4,1K,64K,814120,3256320,4M,25M,100M systems='' budget=0.15
-net_sizes=814120,3256320,25M rates=1gbit,10gbit cc=reno out=bench/results readme='' summary_only=''
+net_sizes=814120,3256320,25M rates=1gbit,10gbit cc=reno out=bench/results readme='' summary_only='' append=''
 
 usage() {
     echo "bench/peers.sh: $1" >&2
@@ -33,6 +35,7 @@ usage() {
 while [ $# -gt 0 ]; do
     case $1 in
     --summary) summary_only=yes; shift; continue ;;
+    --append) append=yes; shift; continue ;;
     --help | -h) sed -n '2,/^set -u/p' "$0" | sed -n 's/^# \{0,1\}//p'; exit 0 ;;
     esac
     [ $# -ge 2 ] || usage "unknown option, or no value after $1"
@@ -260,6 +263,19 @@ run_round() { # set, repeat, label in the records
     say "$3, repeat $2 of $repeats: duplex limit"
     "$build/gradmesh" bench limits duplex --tcp-only --repeats 1 --json 2>>"$log" | lines_of | record "$3" "$2" limits
 }
+# The highest number of a repeat that is recorded with --append for what is measured now; others start beside it.
+count_done() { # set
+    done_repeats=0
+    [ -n "$append" ] || return
+    for n in $worlds; do
+        # shellcheck disable=SC2046
+        for system in $(systems_of "$1" "$n"); do
+            last=$(cat "$out/$1"*.jsonl 2>/dev/null | grep "\"system\":\"$system\"" | grep "\"world_size\":$n[,}]" |
+                sed -n 's/.*"run":\([0-9]*\).*/\1/p' | sort -n | tail -n 1)
+            [ "${last:-0}" -le "$done_repeats" ] || done_repeats=$last
+        done
+    done
+}
 run_net_round() { # repeat
     for n in $worlds; do :; done # the last one
     for rate in $(words "$rates"); do
@@ -278,10 +294,12 @@ trap leave_space EXIT
 trap 'exit 143' INT TERM
 
 run_set() {
-    case $1 in
+    case $append$1 in
     net) rm -f "$out"/net-*.jsonl ;;
+    yes*) ;;
     *) rm -f "$out/$1.jsonl" ;;
     esac
+    count_done "$1"
     if [ "$1" = cc ]; then
         inside="ip netns exec $space"
         if ! { ip netns add "$space" && ip -n "$space" link set lo up &&
@@ -291,7 +309,7 @@ run_set() {
             return
         fi
     fi
-    for repeat in $(seq 1 "$repeats"); do
+    for repeat in $(seq $((done_repeats + 1)) $((done_repeats + repeats))); do
         if [ "$1" = net ]; then run_net_round "$repeat"; else run_round "$1" "$repeat" "$1"; fi
     done
     leave_space

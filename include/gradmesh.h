@@ -243,6 +243,13 @@ typedef struct gm_comm_options {
      * differ are a mismatch. */
     int         encrypt;
 
+    /* A file with constants of the cost model by which "auto" chooses, over the built-in ones; rank 0's file counts for
+     * all. Lines KIND.CONSTANT=NUMBER: the KIND is "memory" (shared), "loopback" (TCP within a host) or "network" (between
+     * hosts), the constants are turn_ns (of a message that must be waited for), message_ns (to handle one), byte_ps,
+     * reduce_ps and keep_ps (picoseconds a byte: to move, to add, to put aside out of the cache) and cache_bytes.
+     * A link of 1 Gbit/s: "network.byte_ps=8000". Other keys are passed over. NULL: built-in. */
+    const char *profile;
+
     int connect_timeout_ms;    /* limit of gm_comm_create; default 60,000 */
     int stall_limit_ms;        /* a wait in a collective ends when no byte moved for so long; default
                                   300,000; 0: no limit. A process that is stopped is given up after 2 to
@@ -263,6 +270,9 @@ GM_API void gm_comm_options_default(gm_comm_options *options);
 /* Takes from the environment what is set there, over what *options holds: the GRADMESH_ variables
  * (RANK, WORLD_SIZE, STORE, JOB_ID, SECRET_FILE, INSECURE, ENCRYPT, SOCKET_IFNAME, TRANSPORT, HOST_ID, ALGO, WIRE,
  * TIMEOUT_MS, SPIN_US, LOG), and MASTER_ADDR and MASTER_PORT; rank and world size from the first complete family of
+
+ * (RANK, WORLD_SIZE, STORE, JOB_ID, SOCKET_IFNAME, TRANSPORT, HOST_ID, ALGO, PROFILE, WIRE, TIMEOUT_MS,
+ * SPIN_US, LOG), and MASTER_ADDR and MASTER_PORT; rank and world size from the first complete family of
  * GRADMESH_RANK/GRADMESH_WORLD_SIZE, RANK/WORLD_SIZE, OMPI_COMM_WORLD_RANK/_SIZE, PMI_RANK/PMI_SIZE, SLURM_PROCID/SLURM_NTASKS,
  * and JOB_COMPLETION_INDEX with WORLD_SIZE. With none of them it is a world of one;
  * one half of the first two families alone is refused. The strings point

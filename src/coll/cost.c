@@ -1,5 +1,8 @@
 #include "coll/cost.h"
 
+#include <stdlib.h>
+#include <string.h>
+
 /* Fitted to measurements of every algorithm on one machine of 2 cores (docs/tuning.md), the first two; the network is
  * one of 10 Gbit/s. Turn, message, byte, reduce, keep, cache. */
 const struct gmi_profile gmi_builtin_profile = { {
@@ -11,6 +14,60 @@ const struct gmi_profile gmi_builtin_profile = { {
 static const char *const names[GMI_KINDS] = { "memory", "loopback", "network" };
 
 const char *gmi_link_kind_name(enum gmi_link_kind kind) { return names[kind]; }
+
+/* ---- profiles ---------------------------------------------------------------------------------- */
+
+static const char *const constants[] = { "turn_ns", "message_ns", "byte_ps", "reduce_ps", "keep_ps", "cache_bytes" };
+
+enum { N_CONSTANTS = sizeof constants / sizeof constants[0] };
+
+uint32_t *gmi_link_constant(struct gmi_link_costs *c, int index)
+{
+    uint32_t *const all[N_CONSTANTS] = { &c->turn_ns, &c->message_ns, &c->byte_ps, &c->reduce_ps, &c->keep_ps, &c->cache_bytes };
+    return index < N_CONSTANTS ? all[index] : NULL;
+}
+
+/* NULL: a key of somebody else. *is_known false: of ours, and there is no such constant. */
+static uint32_t *constant_of(struct gmi_profile *profile, const char *key, bool *is_known)
+{
+    *is_known = true;
+    for (int kind = 0; kind < GMI_KINDS; kind++) {
+        size_t n = strlen(names[kind]);
+        if (strncmp(key, names[kind], n) != 0 || key[n] != '.') continue;
+        for (int i = 0; i < N_CONSTANTS; i++) {
+            if (strcmp(key + n + 1, constants[i]) == 0) return gmi_link_constant(&profile->kinds[kind], i);
+        }
+        *is_known = false;
+    }
+    return NULL;
+}
+
+static bool read_line(struct gmi_profile *profile, char *line)
+{
+    bool  is_known;
+    char *value = strchr(line, '=');
+    if (line[0] == '#' || line[strspn(line, " \t\r")] == '\0') return true;
+    if (value == NULL) return false;
+    *value++ = '\0';
+    uint32_t *constant = constant_of(profile, line, &is_known);
+    if (constant == NULL) return is_known;
+    char              *end;
+    unsigned long long n = strtoull(value, &end, 10);
+    if (value[0] < '0' || value[0] > '9' || end[strspn(end, " \t\r")] != '\0' || n > UINT32_MAX) return false;
+    *constant = (uint32_t)n;
+    return true;
+}
+
+int gmi_profile_read(struct gmi_profile *profile, char *text)
+{
+    char *line;
+    for (int number = 1; (line = strsep(&text, "\n")) != NULL; number++) {
+        if (!read_line(profile, line)) return number;
+    }
+    return 0;
+}
+
+/* ---- the time ---------------------------------------------------------------------------------- */
 
 static double larger(double a, double b) { return a > b ? a : b; }
 

@@ -75,6 +75,14 @@ struct gmi_costs {
 
 extern const struct gmi_profile gmi_builtin_profile;
 
+/* Constants from the lines of a profile, over what *profile holds. A line is KIND.CONSTANT=NUMBER, "network.byte_ps=8500";
+ * lines that are empty, begin with '#', or have a key of no KIND (others keep theirs in the file) are passed over. 0, or
+ * the number of the first line that is wrong. `text` is changed. */
+int gmi_profile_read(struct gmi_profile *profile, char *text);
+
+/* The constants of a kind one by one, in the order in which they travel: index from 0; NULL behind the last. */
+uint32_t *gmi_link_constant(struct gmi_link_costs *costs, int index);
+
 const char *gmi_link_kind_name(enum gmi_link_kind kind); /* "memory", "loopback", "network": keys of a profile */
 
 /* Costs of `n_ranks` on one host with so many cores: for tests, and before anything is known. */

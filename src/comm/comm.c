@@ -166,6 +166,10 @@ static gm_status set_up_root(struct gm_comm *comm, const gm_comm_options *o, gm_
                                                       gmi_service_notify, comm) != GM_OK) {
         return gmi_error_set(error, GM_ERR_NOMEM, "no memory for a communicator of %d ranks", comm->n_ranks);
     }
+    if (o->profile != NULL && comm->rank == 0) {
+        status = gmi_profile_load(&comm->control.profile, o->profile, error);
+        if (status != GM_OK) return status;
+    }
     comm->control.call_back = gmi_line_call_back;
     comm->control.n_lanes = GMI_LANES;
     comm->control.observe = gmi_comm_observe;

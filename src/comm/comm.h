@@ -207,6 +207,8 @@ gm_status gmi_comm_need_links(struct gm_comm *comm, const struct gmi_algo *algo,
 /* ---- costs.c: what the choice of algorithms depends on --------------------------------------------- */
 /* Sets comm->costs from who is where; once the ranks of the root know each other. */
 gm_status gmi_comm_weigh(struct gm_comm *comm);
+/* Constants from a file, over what *profile holds. GM_ERR_ARG: *error says what is wrong with it. */
+gm_status gmi_profile_load(struct gmi_profile *profile, const char *path, gm_error *error);
 
 /* ---- redop.c: the caller's own reductions -------------------------------------------------------- */
 /* That of a number; fn is NULL if there is none. */

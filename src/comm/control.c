@@ -13,7 +13,8 @@ gm_status gmi_control_init(struct gmi_control *c, int rank, int n_ranks, const c
                            const struct gmi_log *log, void (*notify)(void *), void *notify_user)
 {
     *c = (struct gmi_control){ .rank = rank, .n_ranks = n_ranks, .fingerprint = fingerprint, .log = log,
-                               .notify = notify, .notify_user = notify_user, .own_limit_ms = -1 };
+                               .notify = notify, .notify_user = notify_user, .own_limit_ms = -1,
+                               .profile = gmi_builtin_profile };
     c->members = gmi_alloc((size_t)n_ranks, sizeof *c->members);
     if (c->members == NULL) return GM_ERR_NOMEM;
     for (int k = 0; k < n_ranks; k++) c->members[k].courier.fd = -1;

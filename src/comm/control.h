@@ -29,6 +29,7 @@
 
 #include "base/log.h"
 #include "base/process.h"
+#include "coll/cost.h"
 #include "comm/courier.h"
 #include "comm/failure.h"
 #include "comm/waits.h"
@@ -90,6 +91,7 @@ struct gmi_control {
     enum gmi_phase        phase;
     uint64_t              session; /* drawn by rank 0; tells this run from others of the same job */
     struct gmi_member    *members;
+    struct gmi_profile    profile; /* rank 0's, for all: by it algorithms are chosen */
     int                   n_left;
     bool                  has_failure;
     struct gmi_failure    failure;

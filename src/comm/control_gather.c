@@ -50,6 +50,22 @@ int gmi_control_local_ranks(const struct gmi_control *c)
     return n;
 }
 
+static void put_profile(struct gmi_profile *p, struct gmi_buffer *body)
+{
+    const uint32_t *constant;
+    for (int kind = 0; kind < GMI_KINDS; kind++) {
+        for (int i = 0; (constant = gmi_link_constant(&p->kinds[kind], i)) != NULL; i++) gmi_buffer_put_u32(body, *constant);
+    }
+}
+
+static void read_profile(struct gmi_profile *p, struct gmi_reader *r)
+{
+    uint32_t *constant;
+    for (int kind = 0; kind < GMI_KINDS; kind++) {
+        for (int i = 0; (constant = gmi_link_constant(&p->kinds[kind], i)) != NULL; i++) *constant = gmi_reader_u32(r);
+    }
+}
+
 static bool can_share(const struct gmi_member *a, const struct gmi_member *b)
 {
     return is_one_host(a, b) && a->sharing != GMI_SHARES_NEVER && b->sharing != GMI_SHARES_NEVER;
@@ -183,6 +199,7 @@ static void announce_ready(struct gmi_control *c)
     gmi_buffer_put_u64(&body, c->session);
     gmi_buffer_put_u32(&body, c->epoch);
     gmi_buffer_put_u32(&body, (uint32_t)c->n_ranks);
+    put_profile(&c->profile, &body);
     for (int k = 0; k < c->n_ranks; k++) put_place(&c->members[k], &body);
     gmi_control_send_to_all_but(c, -1, GMI_READY_TABLE, &body);
     gmi_buffer_fini(&body);
@@ -257,6 +274,7 @@ bool gmi_control_hear_ready(struct gmi_control *c, struct gmi_reader *r)
     c->session = gmi_reader_u64(r);
     c->epoch = gmi_reader_u32(r);
     if (gmi_reader_u32(r) != (uint32_t)c->n_ranks) return false;
+    read_profile(&c->profile, r);
     for (int k = 0; k < c->n_ranks; k++) {
         if (!read_place(&c->members[k], r)) return false;
         c->members[k].has_joined = true;

@@ -2,9 +2,13 @@
  * many cores they share, and over which kind of links the worst pair exchanges data.
  *
  * All of it follows from the table that rank 0 has sent to all, so all ranks choose alike. */
+#include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/alloc.h"
+#include "base/error.h"
 #include "comm/comm.h"
 
 struct seat {
@@ -61,7 +65,7 @@ gm_status gmi_comm_weigh(struct gm_comm *comm)
     struct seat    *seats = gmi_alloc((size_t)comm->n_ranks, sizeof *seats);
     if (seats == NULL) return GM_ERR_NOMEM;
     comm->costs = (struct gmi_costs){ .n_ranks = comm->n_ranks, .crowd = 1, .kind_within = GMI_KIND_MEMORY,
-                                      .profile = gmi_builtin_profile };
+                                      .profile = root->control.profile };
     pthread_mutex_lock(&root->lock);
     for (int k = 0; k < comm->n_ranks; k++) {
         const struct gmi_member *m = &root->control.members[gmi_world_rank(comm, k)];
@@ -74,4 +78,30 @@ gm_status gmi_comm_weigh(struct gm_comm *comm)
             comm->group_name, comm->n_ranks, comm->costs.n_hosts, comm->costs.n_hosts == 1 ? "" : "s",
             comm->costs.most_on_a_host, comm->costs.crowd, gmi_link_kind_name(comm->costs.kind));
     return GM_OK;
+}
+
+/* ---- profiles ---------------------------------------------------------------------------------- */
+
+enum { MAX_PROFILE_BYTES = 64 * 1024 };
+
+gm_status gmi_profile_load(struct gmi_profile *profile, const char *path, gm_error *error)
+{
+    FILE *file = fopen(path, "re");
+    char *text = gmi_alloc(MAX_PROFILE_BYTES + 1, 1);
+    if (file == NULL || text == NULL) {
+        int sys_errno = file == NULL ? errno : ENOMEM;
+        if (file != NULL) fclose(file);
+        gmi_free(text);
+        return gmi_error_set(error, GM_ERR_ARG, "the profile %.200s cannot be read: %s", path, strerror(sys_errno));
+    }
+    size_t n = fread(text, 1, MAX_PROFILE_BYTES + 1, file);
+    bool   is_whole = n <= MAX_PROFILE_BYTES && !ferror(file);
+    fclose(file);
+    text[is_whole ? n : 0] = '\0';
+    int bad_line = gmi_profile_read(profile, text);
+    gmi_free(text);
+    if (!is_whole) return gmi_error_set(error, GM_ERR_ARG, "the profile %.200s cannot be read, or is longer than 64 KiB", path);
+    if (bad_line == 0) return GM_OK;
+    return gmi_error_set(error, GM_ERR_ARG, "the profile %.200s, line %d: it must be KIND.CONSTANT=NUMBER, as in "
+                         "network.byte_ps=8000, or begin with '#'", path, bad_line);
 }

@@ -108,6 +108,7 @@ gm_status gm_comm_options_from_env(gm_comm_options *options, gm_error *error)
     take_text("GRADMESH_TRANSPORT", &options->transport);
     take_text("GRADMESH_HOST_ID", &options->host_id);
     take_text("GRADMESH_ALGO", &options->algorithm);
+    take_text("GRADMESH_PROFILE", &options->profile);
     take_text("GRADMESH_WIRE", &options->wire);
     take_text("MASTER_ADDR", &options->master_addr);
     return status;

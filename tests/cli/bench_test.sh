@@ -102,6 +102,13 @@ check "... and what ran" contains "$out" '"algo":"tree","ran":"tree"'
 capture gradmesh bench all_to_all -n 2 --sizes 8 --algo auto,tree --iters 2
 check "what the collective has not is left out, and said" contains "$err" 'tree is no algorithm for this all_to_all by 2 ranks'
 
+echo "memory.turn_ns=1000000000" >"$scratch/far.profile"
+capture env GRADMESH_PROFILE="$scratch/far.profile" gradmesh bench all_reduce -n 3 --sizes 1M --in-place --iters 1 --json
+check "a profile changes what auto takes" is "$status $(field algo 1) $(field ran 1)" "0 auto exchange"
+echo "memory.turns=1" >"$scratch/far.profile"
+capture env GRADMESH_PROFILE="$scratch/far.profile" gradmesh bench all_reduce -n 2 --sizes 4 --iters 1
+check "a profile that is wrong is told" contains "$err" 'far.profile, line 1: it must be KIND.CONSTANT=NUMBER'
+
 # ---- every collective, checked in every iteration
 for collective in all_reduce reduce_scatter all_gather broadcast reduce gather scatter all_to_all sendrecv; do
     for ranks in 1 2 3; do
