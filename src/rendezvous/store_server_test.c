@@ -3,6 +3,7 @@
 #include "rendezvous/store_server.h"
 
 #include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -105,8 +106,19 @@ static gm_status await(struct gmi_store *store, const char *key, char *value, in
     return gmi_store_wait(store, key, value, gmi_deadline_after_ms(timeout_ms), NULL);
 }
 
+static bool has_logged(struct served *s, const char *part)
+{
+    pthread_mutex_lock(&s->lock);
+    bool has = strstr(s->logged, part) != NULL;
+    pthread_mutex_unlock(&s->lock);
+    return has;
+}
+
+/* The server's thread logs a refusal after its answer has gone out. */
 static void check_log(struct served *s, const char *part)
 {
+    int64_t deadline_ns = gmi_deadline_after_ms(PATIENCE_MS);
+    while (!has_logged(s, part) && !gmi_deadline_passed(deadline_ns)) sched_yield();
     pthread_mutex_lock(&s->lock);
     assert_contains(s->logged, part);
     pthread_mutex_unlock(&s->lock);
