@@ -5,7 +5,7 @@
 # $BUILD/log and shown when it fails. TEST_TIMEOUT bounds each (seconds), TEST_JOBS says how many run at a time.
 set -u
 log="$BUILD/log"
-limit=${TEST_TIMEOUT:-120}
+limit=${TEST_TIMEOUT:-300}
 case "${SAN:-}" in ?*) limit=$((limit * 6)) ;; esac
 
 # One test: its output to NAME.log, "passed failed skipped" to NAME.count, a line for the reader.
