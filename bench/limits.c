@@ -13,7 +13,7 @@ enum { KIB = 1024, MIB = 1024 * 1024, MAX_CONGESTIONS = 8 };
 static const struct {
     const char *name;
 } kinds[BENCH_LIMIT_KINDS] = {
-    [BENCH_COPY] = { "copy" }, [BENCH_REDUCE] = { "reduce" }, [BENCH_CIPHER] = { "cipher" },
+    [BENCH_COPY] = { "copy" }, [BENCH_REDUCE] = { "reduce" }, [BENCH_EXACT] = { "exact" }, [BENCH_CIPHER] = { "cipher" },
     [BENCH_ONEWAY] = { "oneway" },
     [BENCH_DUPLEX] = { "duplex" }, [BENCH_PING] = { "ping" },
 };
@@ -139,6 +139,7 @@ gm_status bench_limit_measure(struct bench_limit *limit, size_t amount_bytes, gm
     switch (limit->kind) {
     case BENCH_COPY:
     case BENCH_REDUCE:
+    case BENCH_EXACT:
     case BENCH_CIPHER: status = bench_measure_memory(limit, amount_bytes, &value, error); break;
     case BENCH_ONEWAY:
         if (limit->channel == BENCH_SHM)

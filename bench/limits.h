@@ -1,7 +1,7 @@
 /* limits.h - what this machine can carry at most: memory, sockets, waking up.
  *
- * Yardsticks for the collectives, measured without any of their code (but the reduce kernel,
- * which is one of the things measured). Each measurement is one variant of one kind, measured
+ * Yardsticks for the collectives, measured without any of their code (but the reduce kernels,
+ * which are among the things measured). Each measurement is one variant of one kind, measured
  * once or several times; the variants that are worth trying stand in a plan.
  *
  * The duplex limit, with which an all-reduce of two ranks is to be compared, is the highest
@@ -21,6 +21,7 @@
 enum bench_limit_kind {
     BENCH_COPY,   /* memcpy, one core */
     BENCH_REDUCE, /* the library's float sum: out = arrived + own, one core */
+    BENCH_EXACT,  /* floats added to an accumulator of exact sums, one core; 4 GB/s is a nanosecond each */
     BENCH_CIPHER, /* the cipher of encrypted links: records of 16 KiB sealed by AES-128-GCM, one core */
     BENCH_ONEWAY,
     BENCH_DUPLEX,

@@ -1,5 +1,5 @@
-/* limits_memory.c - how fast one core copies, and how fast the library's float sum runs: out of
-   cache and in it. */
+/* limits_memory.c - how fast one core copies, and how fast the library's float sums and a cipher run: out
+   of cache and in it. */
 #include <openssl/evp.h>
 #include <string.h>
 
@@ -44,6 +44,40 @@ static gm_status measure_cipher(const struct bench_limit *limit, uint8_t *out, c
     return is_ready ? GM_OK : gmi_error_set(error, GM_ERR_NOMEM, "no memory for a cipher");
 }
 
+/* Magnitudes as gradients have them, of both signs. */
+static void fill_gradients(float *values, size_t n_elems)
+{
+    for (size_t i = 0; i < n_elems; i++) values[i] = (float)((int)(i * 2654435761u % 2000003u) - 1000001) * 0x1p-30f;
+}
+
+static gm_status add_exactly(gm_accumulator *acc, const float *values, size_t n_rounds)
+{
+    gm_status status = gm_accumulator_reset(acc);
+    for (size_t i = 0; i < n_rounds && status == GM_OK; i++) {
+        if (i > 0 && i % GM_MAX_SHARDS == 0) status = gm_accumulator_reset(acc);
+        if (status == GM_OK) status = gm_accumulator_add(acc, (int)(i % GM_MAX_SHARDS), values);
+    }
+    return status;
+}
+
+static gm_status measure_exact(const struct bench_limit *limit, const float *values, size_t n_rounds, double *gbps, gm_error *error)
+{
+    gm_accumulator        *acc;
+    gm_accumulator_options options;
+    gm_accumulator_options_default(&options);
+    options.count = limit->array_bytes / sizeof *values;
+    options.n_shards = GM_MAX_SHARDS;
+    gm_status status = gm_accumulator_create(&acc, &options, error);
+    if (status != GM_OK) return status;
+    status = add_exactly(acc, values, 1);
+    double begin_s = bench_now_s();
+    if (status == GM_OK) status = add_exactly(acc, values, n_rounds);
+    *gbps = (double)n_rounds * (double)limit->array_bytes / (bench_now_s() - begin_s) / 1e9;
+    if (status != GM_OK && error != NULL) *error = *gm_accumulator_error(acc);
+    gm_accumulator_destroy(acc);
+    return status;
+}
+
 static void walk(const struct bench_limit *limit, const struct gmi_codec *codec, uint8_t *out,
                  const uint8_t *in, size_t n_rounds)
 {
@@ -64,6 +98,9 @@ gm_status bench_measure_memory(const struct bench_limit *limit, size_t amount_by
     size_t   n_rounds = amount_bytes / limit->array_bytes + 1;
     if (out != NULL && in != NULL && limit->kind == BENCH_CIPHER) {
         status = measure_cipher(limit, out, in, n_rounds, gbps, error);
+    } else if (out != NULL && in != NULL && limit->kind == BENCH_EXACT) {
+        fill_gradients((float *)(void *)in, limit->array_bytes / sizeof(float));
+        status = measure_exact(limit, (const float *)(const void *)in, n_rounds, gbps, error);
     } else if (out != NULL && in != NULL) {
         walk(limit, &codec, out, in, 1);
         double begin_s = bench_now_s();

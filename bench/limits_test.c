@@ -55,7 +55,7 @@ static void every_kind_and_channel_measures(void **state)
         *was_seen = true;
         expect_measured(&limits[i]);
     }
-    assert_true(seen[BENCH_CIPHER][BENCH_MEMORY][0]);
+    assert_true(seen[BENCH_CIPHER][BENCH_MEMORY][0] && seen[BENCH_EXACT][BENCH_MEMORY][0]);
     assert_true(seen[BENCH_COPY][BENCH_MEMORY][0] && seen[BENCH_REDUCE][BENCH_MEMORY][0]);
     for (int channel = BENCH_TCP; channel <= BENCH_UNIX; channel++) {
         assert_true(seen[BENCH_ONEWAY][channel][0] && seen[BENCH_DUPLEX][channel][0]);

@@ -15,12 +15,12 @@
 
 static const char summary[] =
     "Measures what this machine can carry at most, as a yardstick for the collectives: copying\n"
-    "memory, the library's float sum, the cipher of encrypted links, one-way and two-way streams over loopback TCP, Unix\n"
+    "memory, the library's float sums, the cipher of encrypted links, one-way and two-way streams over loopback TCP, Unix\n"
     "sockets and shared memory, and half a round trip of four bytes with a receiver that sleeps\n"
     "and one that spins.\n";
 
 static const char notes[] =
-    "WHAT is any of copy, reduce, cipher, oneway, duplex, ping; without it all are measured. The duplex\n"
+    "WHAT is any of copy, reduce, exact, cipher, oneway, duplex, ping; without it all are measured. The duplex\n"
     "limit is the highest median among the two-way streams over TCP: two processes, one\n"
     "connection, each side walking an array of 25 MiB, writes of 64 KiB to 4 MiB, socket buffers\n"
     "automatic and of 4 MiB, every congestion control that this user may choose. GB are 10^9\n"
