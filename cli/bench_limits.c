@@ -182,6 +182,16 @@ static cJSON *limits_to_json(const struct limits *limits)
 
 /* ---- the command ------------------------------------------------------------------------------- */
 
+static bool no_such_limit(const struct cli_command *command, const char *name)
+{
+    char   names[128];
+    size_t used = 0;
+    for (int kind = 0; kind < BENCH_LIMIT_KINDS; kind++)
+        used += (size_t)snprintf(names + used, sizeof names - used, "%s%s", kind ? ", " : "", bench_limit_name((enum bench_limit_kind)kind));
+    cli_usage_error(command, "there is no limit '%s': %s", name, names);
+    return false;
+}
+
 static bool choose_kinds(const struct cli_command *command, const struct cli_parsed *parsed,
                          unsigned *kinds)
 {
@@ -191,11 +201,7 @@ static bool choose_kinds(const struct cli_command *command, const struct cli_par
         while (kind < BENCH_LIMIT_KINDS &&
                strcmp(bench_limit_name((enum bench_limit_kind)kind), parsed->operands[i]) != 0)
             kind++;
-        if (kind == BENCH_LIMIT_KINDS) {
-            cli_usage_error(command, "there is no limit '%s': copy, reduce, oneway, duplex, ping",
-                            parsed->operands[i]);
-            return false;
-        }
+        if (kind == BENCH_LIMIT_KINDS) return no_such_limit(command, parsed->operands[i]);
         *kinds |= 1u << kind;
     }
     return true;
