@@ -208,7 +208,8 @@ typedef struct gm_comm_options {
     const char *interface_names;
 
     /* How data travel. "auto": through shared memory between ranks of one host, else over TCP. "tcp".
-     * "shm": through shared memory, or gm_comm_create fails with GM_ERR_UNSUPPORTED on every rank.
+     * "shm": through shared memory, or gm_comm_create fails with GM_ERR_UNSUPPORTED on every rank; on one whose own
+     * links were there before it heard of the others', the first call does.
      * Ranks may differ; two share memory when both may. NULL: "auto" */
     const char *transport;
     /* Ranks with the same one are on one host. NULL: found out (same boot id and same network

@@ -268,8 +268,7 @@ static void where_the_machine_refuses_it_tcp_is_used_and_said_once(void **state)
             struct ranks    *r = ranks_run(state, &job);
             for (int k = 0; k < n; k++) {
                 if (strstr(ranks_said(r, k), "got on") == NULL) skip();
-                assert_int_equal(times_in(ranks_said(r, k), "[warn]"), 1);
-                assert_non_null(strstr(ranks_said(r, k), "and uses TCP"));
+                assert_int_equal(times_in(ranks_said(r, k), "and uses TCP"), 1);
                 assert_non_null(strstr(ranks_said(r, k), why[what]));
             }
         }
@@ -305,8 +304,13 @@ static void must_fail(struct rank_self *self)
     gm_error error;
     if (!be_refused(self)) return;
     gm_status status = gm_comm_create(&self->comm, &self->options, &error);
-    rank_say(self, "%s", error.text);
+    if (status == GM_OK) { /* its own links were there before the word of the others' came */
+        status = gm_barrier(self->comm);
+        error = *gm_comm_error(self->comm);
+    }
+    rank_say(self, "%s: %s", gm_status_name(status), error.text);
     rank_check(self, status == GM_ERR_UNSUPPORTED);
+    rank_destroy(self);
 }
 
 static void where_the_machine_refuses_it_shm_fails_on_every_rank(void **state)
@@ -466,7 +470,7 @@ static void few_descriptors_never_end_in_silence(void **state)
                                  .body = live_with_few_descriptors,
                                  .user = &room,
                                  .transport = "auto",
-                                 .connect_timeout_ms = 700 * ranks_slowness(),
+                                 .connect_timeout_ms = 1200 * ranks_slowness(),
                                  .stall_limit_ms = 2000 };
         struct ranks *r = ranks_run(state, &job);
         for (int k = 0; k < 2; k++) {
@@ -474,7 +478,7 @@ static void few_descriptors_never_end_in_silence(void **state)
             n_by_tcp += strstr(ranks_said(r, k), "and uses TCP") != NULL;
         }
     }
-    assert_true(n_by_tcp > 0 && n_created > n_by_tcp);
+    if (n_by_tcp == 0 || n_created <= n_by_tcp) fail_msg("%d created, %d of them by TCP", n_created, n_by_tcp);
 }
 
 int main(void)
