@@ -4,6 +4,7 @@
 
 train_err=$scratch/train.err
 start_training() { # GRADMESH_TIMEOUT_MS
+    rm -f "$train_err" # that of an earlier one would be read before the new one is there
     GRADMESH_TIMEOUT_MS=$1 gradmesh train -n 3 --data synthetic --layers 784,64,10 --batch 96 --steps 1000000 \
         >"$scratch/train.out" 2>"$train_err" </dev/null &
     launcher=$!
