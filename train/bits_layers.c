@@ -8,6 +8,7 @@
 #include "train/bits.h"
 #include "train/bits_product.h"
 #include "train/bits_variant.h"
+#include "train/softmax.h"
 
 /* ---- linear layer ---------------------------------------------------------------------------- */
 
@@ -103,23 +104,12 @@ double gmt_bits_log(double value)
     return gmt_bits_chosen()->log(value);
 }
 
-/* So many elements are worked on while they are in the nearest cache. */
-#define SOFTMAX_BLOCK_ELEMS 2048
-
-static size_t index_of_largest(const float *values, size_t n)
-{
-    size_t largest = 0;
-    for (size_t i = 1; i < n; i++)
-        if (values[i] > values[largest]) largest = i;
-    return largest;
-}
-
 /* The loss of a row but for the logarithm of the sum: max - label logit. In float, since only one
  * float is asked for in the end, and it cannot overflow to less than it is. */
 static void shift_row(const float *row, float *shifted, size_t n_classes, uint8_t label,
                       double *loss, uint8_t *is_correct)
 {
-    size_t largest = index_of_largest(row, n_classes);
+    size_t largest = gmt_index_of_largest(row, n_classes);
     float max = row[largest];
     if (is_correct != NULL) *is_correct = largest == label;
     *loss = (double)max - row[label];
@@ -141,9 +131,9 @@ void gmt_bits_softmax_loss(const float *logits, const uint8_t *labels, float *dl
                            size_t n_rows, size_t n_classes, float scale, float *losses,
                            uint8_t *is_correct)
 {
-    double parts[SOFTMAX_BLOCK_ELEMS];
+    double parts[GMT_SOFTMAX_BLOCK_ELEMS];
     while (n_rows > 0) {
-        size_t n = gmi_min_size(n_rows, gmi_max_size(SOFTMAX_BLOCK_ELEMS / n_classes, 1));
+        size_t n = gmi_min_size(n_rows, gmi_max_size(GMT_SOFTMAX_BLOCK_ELEMS / n_classes, 1));
         for (size_t r = 0; r < n; r++)
             shift_row(logits + r * n_classes, dlogits + r * n_classes, n_classes, labels[r],
                       &parts[r], is_correct == NULL ? NULL : is_correct + r);

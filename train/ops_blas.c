@@ -12,6 +12,7 @@
 #include "base/check.h"
 #include "base/simd.h"
 #include "train/ops.h"
+#include "train/softmax.h"
 
 void gmt_set_blas_threads(int n_threads)
 {
@@ -141,17 +142,6 @@ GMI_SIMD void gmt_exp_nonpositive(float *values, size_t n)
     for (size_t i = 0; i < n; i++) values[i] = exp_nonpositive(values[i]);
 }
 
-/* So many elements are worked on while they are in the nearest cache. */
-#define SOFTMAX_BLOCK_ELEMS 2048
-
-static size_t index_of_largest(const float *values, size_t n)
-{
-    size_t largest = 0;
-    for (size_t i = 1; i < n; i++)
-        if (values[i] > values[largest]) largest = i;
-    return largest;
-}
-
 static float sum_of(const float *values, size_t n)
 {
     float sum = 0;
@@ -161,7 +151,7 @@ static float sum_of(const float *values, size_t n)
 
 static size_t softmax_block_rows(size_t n_rows, size_t n_classes)
 {
-    size_t fitting = SOFTMAX_BLOCK_ELEMS / n_classes;
+    size_t fitting = GMT_SOFTMAX_BLOCK_ELEMS / n_classes;
     return gmi_min_size(n_rows, fitting > 0 ? fitting : 1);
 }
 
@@ -189,7 +179,7 @@ void gmt_softmax_loss(const float *logits, const uint8_t *labels, float *dlogits
         for (size_t r = 0; r < block_rows; r++) {
             const float *row = logits + r * n_classes;
             float *shifted = dlogits + r * n_classes;
-            size_t largest = index_of_largest(row, n_classes);
+            size_t largest = gmt_index_of_largest(row, n_classes);
             float max = row[largest];
             *n_correct += largest == labels[r];
             label_sum += (double)row[labels[r]] - max;
@@ -216,7 +206,7 @@ void gmt_softmax(const float *logits, float *probabilities, size_t n_rows, size_
     for (size_t r = 0; r < n_rows; r++) {
         const float *from = logits + r * n_classes;
         float *row = probabilities + r * n_classes;
-        float max = from[index_of_largest(from, n_classes)];
+        float max = from[gmt_index_of_largest(from, n_classes)];
         for (size_t c = 0; c < n_classes; c++) row[c] = from[c] - max;
         gmt_exp_nonpositive(row, n_classes);
         float sum = sum_of(row, n_classes);

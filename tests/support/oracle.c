@@ -9,7 +9,7 @@ bool oracle_is_float(gm_dtype dtype) { return dtype == GM_F32 || dtype == GM_F64
 static bool is_half(gm_dtype dtype) { return dtype == GM_F16 || dtype == GM_BF16; }
 static bool is_bitwise(gm_redop redop) { return redop == GM_BAND || redop == GM_BOR || redop == GM_BXOR; }
 
-bool oracle_is_offered(gm_dtype dtype, gm_redop redop) 
+bool oracle_is_offered(gm_dtype dtype, gm_redop redop)
 {
     return redop != GM_SUM_EXACT && !(oracle_is_float(dtype) && is_bitwise(redop));
 }
