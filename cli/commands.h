@@ -13,5 +13,6 @@ int cli_cmd_verify(int argc, char **argv);
 int cli_cmd_check(int argc, char **argv);
 int cli_cmd_status(int argc, char **argv);
 int cli_cmd_bench(int argc, char **argv);
+int cli_cmd_scaling(int argc, char **argv);
 
 #endif

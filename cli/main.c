@@ -21,6 +21,7 @@ static const struct {
     { "check", cli_cmd_check, "see whether every pair of ranks can talk, and how well" },
     { "status", cli_cmd_status, "ask the jobs that run here what their ranks are doing" },
     { "bench", cli_cmd_bench, "measure the collectives, and what the machine can carry" },
+    { "scaling", cli_cmd_scaling, "see whether training by several workers pays here" },
 };
 
 enum { N_COMMANDS = sizeof commands / sizeof commands[0] };

@@ -331,7 +331,7 @@ static gm_status start_workers(struct job *job, gm_error *error)
         launch_deaths_watch(&job->deaths, worker.pid);
         launch_relay_attach(job->relay, rank, LAUNCH_STDOUT, worker.stdout_fd);
         launch_relay_attach(job->relay, rank, LAUNCH_STDERR, worker.stderr_fd);
-        launch_relay_say(job->relay, "rank %d pid %d", rank, (int)worker.pid);
+        if (!o->hides_pids) launch_relay_say(job->relay, "rank %d pid %d", rank, (int)worker.pid);
         if (o->is_verbose && core >= 0) say(job, "rank %d is bound to core %d", rank, core);
     }
     return GM_OK;

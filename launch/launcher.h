@@ -43,6 +43,7 @@ struct launch_options {
     bool colour_stdout, colour_stderr; /* ... in a colour for each rank */
     bool stdout_to_stderr;             /* standard output is kept free for the caller */
     bool has_small_worlds;             /* workers may meet in parts: none is missed in the whole */
+    bool hides_pids;       /* no "rank R pid P" at the start */
     bool is_verbose;
 };
 
