@@ -10,6 +10,7 @@ includedir ?= $(PREFIX)/include
 bindir  ?= $(PREFIX)/bin
 mandir  ?= $(PREFIX)/share/man
 docdir  ?= $(PREFIX)/share/doc/gradmesh
+pagedir ?= $(PREFIX)/share/gradmesh
 pkgconfigdir ?= $(libdir)/pkgconfig
 cmakedir ?= $(libdir)/cmake/gradmesh
 
@@ -43,9 +44,9 @@ objects = $(patsubst %.c,$(BUILD)/obj/%.o,$(1))
 
 LIB_SRC     := $(call sources,src/*.c src/*/*.c)
 TRAIN_SRC   := $(call sources,train/*.c)
-PROGRAM_SRC := $(call sources,launch/*.c bench/*.c study/*.c cli/*.c)
+PROGRAM_SRC := $(call sources,launch/*.c bench/*.c study/*.c report/*.c cli/*.c)
 SUPPORT_SRC := $(call sources,tests/support/*.c tests/chaos/*.c) $(filter-out %/main.c %_test.c,$(wildcard tests/fuzz/*.c))
-TEST_SRC    := $(wildcard src/*_test.c src/*/*_test.c train/*_test.c launch/*_test.c bench/*_test.c study/*_test.c \
+TEST_SRC    := $(wildcard src/*_test.c src/*/*_test.c train/*_test.c launch/*_test.c bench/*_test.c study/*_test.c report/*_test.c \
                  cli/*_test.c tests/simulate/*_test.c tests/processes/*_test.c tests/api/*_test.c tests/chaos/*_test.c \
                  tests/fuzz/*_test.c)
 LONG_SRC    := $(wildcard tests/long/*_test.c)
@@ -59,7 +60,7 @@ TRAIN_LIBS  := -lopenblas -lz -lcjson $(CORE_LIBS) -lm
 SHARED      := $(BUILD)/libgradmesh.so.$(VERSION)
 
 .PHONY: all
-all: $(BUILD)/gradmesh $(BUILD)/libgradmesh.a $(BUILD)/libgradmesh.so  ## build the program and the libraries
+all: $(BUILD)/gradmesh $(BUILD)/libgradmesh.a $(BUILD)/libgradmesh.so $(BUILD)/share/gradmesh/.made  ## build the program and the libraries
 
 $(BUILD)/libgradmesh.a: $(call objects,$(LIB_SRC))
 	@rm -f $@
@@ -97,6 +98,18 @@ $(BUILD)/support.a: $(call objects,$(SUPPORT_SRC))
 $(BUILD)/tests/%: $(BUILD)/obj/%.o $(BUILD)/support.a $(BUILD)/program.a $(BUILD)/libgradmesh_train.a $(BUILD)/libgradmesh.a
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $^ -lcmocka $(TRAIN_LIBS) $(LDLIBS)
+
+# The parts of the page that `gradmesh report` writes. The chart library comes by npm; without it all else is built.
+PAGE_PARTS := $(wildcard report/page/*.html report/page/*.css report/page/*.js)
+$(BUILD)/share/gradmesh/.made: $(PAGE_PARTS) report/page/package.json report/page/package-lock.json tools/charts.sh
+	@mkdir -p $(@D)
+	$(Q)cp $(PAGE_PARTS) $(@D)
+	@sh tools/charts.sh $(@D) || true
+	@touch $@
+
+.PHONY: charts
+charts:  ## bring the chart library of gradmesh report, by npm
+	@sh tools/charts.sh $(BUILD)/share/gradmesh
 
 # Brings what the build needs, by package name, when it is missing.
 $(BUILD)/.deps: tools/deps.sh
@@ -163,6 +176,8 @@ install: all  ## install program, libraries, header, manual; DESTDIR, PREFIX, li
 	$(fill) packaging/gradmesh.pc.in >$(D)$(pkgconfigdir)/gradmesh.pc
 	for file in $(CONFIGS); do $(fill) packaging/$$file.in >$(D)$(cmakedir)/$$file || exit 1; done
 	chmod 644 $(D)$(pkgconfigdir)/gradmesh.pc $(addprefix $(D)$(cmakedir)/,$(CONFIGS))
+	$(INSTALL) -d $(D)$(pagedir)
+	$(INSTALL) -m 644 $(wildcard $(BUILD)/share/gradmesh/*) $(D)$(pagedir)
 	$(INSTALL) -m 644 docs/man/gradmesh.1 $(D)$(mandir)/man1
 	$(INSTALL) -m 644 $(DOCS) $(D)$(docdir)
 	$(INSTALL) -m 644 $(EXAMPLES) $(D)$(docdir)/examples
@@ -172,7 +187,8 @@ uninstall:  ## remove what install has put there; name the same directories
 	    $(D)$(pkgconfigdir)/gradmesh.pc $(addprefix $(D)$(cmakedir)/,$(CONFIGS)) \
 	    $(addprefix $(D)$(libdir)/,libgradmesh.a libgradmesh.so libgradmesh.so.$(MAJOR) libgradmesh.so.$(VERSION)) \
 	    $(addprefix $(D)$(docdir)/,$(notdir $(DOCS)) $(EXAMPLES))
-	-rmdir $(D)$(docdir)/examples $(D)$(docdir) $(D)$(cmakedir) 2>/dev/null
+	rm -f $(addprefix $(D)$(pagedir)/,$(notdir $(PAGE_PARTS)) echarts.min.js echarts.LICENSE echarts.NOTICE)
+	-rmdir $(D)$(pagedir) $(D)$(docdir)/examples $(D)$(docdir) $(D)$(cmakedir) 2>/dev/null
 
 # MNIST when it is here or can be brought in a minute; without a network the digits are drawn.
 .PHONY: run

@@ -14,5 +14,6 @@ int cli_cmd_check(int argc, char **argv);
 int cli_cmd_status(int argc, char **argv);
 int cli_cmd_bench(int argc, char **argv);
 int cli_cmd_scaling(int argc, char **argv);
+int cli_cmd_report(int argc, char **argv);
 
 #endif

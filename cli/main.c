@@ -22,6 +22,7 @@ static const struct {
     { "status", cli_cmd_status, "ask the jobs that run here what their ranks are doing" },
     { "bench", cli_cmd_bench, "measure the collectives, and what the machine can carry" },
     { "scaling", cli_cmd_scaling, "see whether training by several workers pays here" },
+    { "report", cli_cmd_report, "make one page of charts and words from what was recorded" },
 };
 
 enum { N_COMMANDS = sizeof commands / sizeof commands[0] };

@@ -1,0 +1,216 @@
+/* cmd_report.c - `gradmesh report`: one HTML file from what other commands have recorded. */
+#include <dirent.h>
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/alloc.h"
+#include "base/error.h"
+#include "cli/args.h"
+#include "cli/commands.h"
+#include "cli/output.h"
+#include "report/page.h"
+#include "report/record.h"
+
+static const char summary[] =
+    "Makes one HTML file from records and traces: what was measured, what it means, in charts and in words, and\n"
+    "a recorded all-reduce as an animation. It opens in any browser, from disk, without a network.\n";
+
+static const char notes[] =
+    "RUN is a file that a command has recorded, or a directory of such files; which kind it is, is seen from what is\n"
+    "in it. Without RUN: the directory results. Known are:\n"
+    "\n"
+    "  training log            gradmesh train --log FILE\n"
+    "  scaling study           gradmesh scaling\n"
+    "  plan                    gradmesh plan\n"
+    "  trace                   --trace FILE of train and bench\n"
+    "  benchmark, its limits   gradmesh bench all_reduce --json=FILE, gradmesh bench limits --json=FILE\n"
+    "  benchmark beside peers  make bench-peers\n"
+    "\n"
+    "exit status: 0 written; 1 it could not be done; 2 wrong usage, or a RUN is no record.\n"
+    "\n"
+    "examples:\n"
+    "  gradmesh report\n"
+    "  gradmesh report runs/a.jsonl bench/results -o a.html\n";
+
+struct report {
+    struct gmr_record *records;
+    size_t             n_records;
+    bool               is_verbose;
+    FILE              *text;
+};
+
+static void free_report(struct report *report)
+{
+    for (size_t i = 0; i < report->n_records; i++) gmr_record_fini(&report->records[i]);
+    free(report->records);
+}
+
+static gm_status add_file(struct report *report, const char *path, gm_error *error)
+{
+    struct gmr_record  record;
+    struct gmr_record *more = realloc(report->records, (report->n_records + 1) * sizeof *more);
+    if (more == NULL) return gmi_error_set(error, GM_ERR_NOMEM, "no memory for %s", path);
+    report->records = more;
+    gm_status status = gmr_record_read(&record, path, error);
+    if (status != GM_OK) return status;
+    report->records[report->n_records++] = record;
+    fprintf(report->text, "  %-32s %s, %zu %s%s\n", path, gmr_kind_name(record.kind), record.n_records,
+            record.kind == GMR_TRACE ? "events" : "records", record.is_cut ? "; its last line is not whole yet" : "");
+    return GM_OK;
+}
+
+/* ---- directories ------------------------------------------------------------------------------- */
+
+static int may_be_record(const struct dirent *entry)
+{
+    const char *dot = strrchr(entry->d_name, '.');
+    return entry->d_name[0] != '.' && dot != NULL && (strcmp(dot, ".json") == 0 || strcmp(dot, ".jsonl") == 0);
+}
+
+/* Other files may stand there too: what is no record is left out, with a word. */
+static gm_status add_directory(struct report *report, const char *path, gm_error *error)
+{
+    struct dirent **entries;
+    int             n = scandir(path, &entries, may_be_record, alphasort);
+    if (n < 0) return gmi_error_set_errno(error, errno, "cannot read the directory %s", path);
+    for (int i = 0; i < n; i++) {
+        char     file[PATH_MAX];
+        gm_error why;
+        gmi_error_clear(&why);
+        snprintf(file, sizeof file, "%s/%s", path, entries[i]->d_name);
+        if (add_file(report, file, &why) != GM_OK) fprintf(report->text, "  left out: %s\n", why.text);
+        free(entries[i]);
+    }
+    free(entries);
+    return GM_OK;
+}
+
+static bool is_directory(const char *path)
+{
+    struct stat about;
+    return stat(path, &about) == 0 && S_ISDIR(about.st_mode);
+}
+
+static gm_status add_run(struct report *report, const char *path, gm_error *error)
+{
+    return is_directory(path) ? add_directory(report, path, error) : add_file(report, path, error);
+}
+
+/* ---- what it says ------------------------------------------------------------------------------ */
+
+static bool has_kind(const struct report *report, enum gmr_kind kind)
+{
+    for (size_t i = 0; i < report->n_records; i++)
+        if (report->records[i].kind == kind) return true;
+    return false;
+}
+
+static void print_missing(const struct report *report)
+{
+    bool is_first = true;
+    for (int kind = 0; kind < GMR_N_KINDS; kind++) {
+        if (kind == GMR_PEERS || has_kind(report, kind)) continue;
+        if (is_first) fprintf(report->text, "not in it, for lack of records:\n");
+        fprintf(report->text, "  %-22s %s\n", gmr_kind_name(kind), gmr_kind_source(kind));
+        is_first = false;
+    }
+}
+
+static cJSON *to_json(const struct report *report, const char *path, size_t page_bytes)
+{
+    cJSON *object = cJSON_CreateObject();
+    cJSON_AddStringToObject(object, "report", path);
+    cJSON_AddNumberToObject(object, "bytes", (double)page_bytes);
+    cJSON *files = cJSON_AddArrayToObject(object, "files");
+    for (size_t i = 0; i < report->n_records; i++) {
+        cJSON *file = cJSON_CreateObject();
+        cJSON_AddStringToObject(file, "name", report->records[i].name);
+        cJSON_AddStringToObject(file, "kind", gmr_kind_key(report->records[i].kind));
+        cJSON_AddNumberToObject(file, "records", (double)report->records[i].n_records);
+        cJSON_AddItemToArray(files, file);
+    }
+    return object;
+}
+
+static gm_status write_page(struct report *report, const char *folder, const char *path, size_t *page_bytes,
+                            gm_error *error)
+{
+    char  *page = NULL;
+    cJSON *data = gmr_page_data(report->records, report->n_records);
+    if (data == NULL) return gmi_error_set(error, GM_ERR_NOMEM, "no memory for the page");
+    gm_status status = gmr_page_make(folder, data, &page, page_bytes, error);
+    cJSON_Delete(data);
+    if (status == GM_OK) status = gmr_write_file(path, page, *page_bytes, error);
+    free(page);
+    return status;
+}
+
+/* ---- the command ------------------------------------------------------------------------------- */
+
+static int fail(const gm_error *error, int exit_status)
+{
+    fprintf(stderr, "gradmesh report: %s\n", error->text);
+    return exit_status;
+}
+
+static int no_records(const char *results)
+{
+    fprintf(stderr,
+            "gradmesh report: there is nothing to report in %s yet: make run, gradmesh scaling and gradmesh plan "
+            "record there; or name files\n",
+            results);
+    return CLI_EXIT_USAGE;
+}
+
+int cli_cmd_report(int argc, char **argv)
+{
+    const char             *out, *results, *share;
+    const struct cli_option options[] = {
+        { .name = "out", .letter = 'o', .kind = CLI_TEXT, .text = &out, .value_name = "FILE",
+          .help = "the page (default: report.html in the results directory)" },
+        { .name = "results", .kind = CLI_TEXT, .text = &results, .value_name = "DIR", .default_text = "results",
+          .help = "where records are, and the page goes" },
+        { .name = "share", .kind = CLI_TEXT, .text = &share, .value_name = "DIR",
+          .help = "where the page's parts are (default: share/gradmesh beside the program)" },
+    };
+    const struct cli_command command = { .name = "report", .usage = "[RUN...] [options]", .summary = summary,
+                                         .notes = notes, .operands = CLI_OPERANDS_ANYWHERE, .options = options,
+                                         .n_options = sizeof options / sizeof options[0] };
+    struct cli_parsed parsed;
+    gm_error          error;
+    int               exit_status;
+    if (!cli_parse(&command, argc, argv, &parsed, &exit_status)) return exit_status;
+    gmi_error_clear(&error);
+
+    char folder[PATH_MAX], path[PATH_MAX];
+    if (gmr_page_find_parts(share, folder, sizeof folder, &error) != GM_OK) return fail(&error, CLI_EXIT_NO);
+    if ((size_t)snprintf(path, sizeof path, out != NULL ? "%s" : "%s/report.html", out != NULL ? out : results) >=
+        sizeof path)
+        return cli_usage_error(&command, "the file name is too long");
+
+    struct report report = { .is_verbose = parsed.is_verbose, .text = cli_text(&parsed) };
+    gm_status     status = GM_OK;
+    for (int i = 0; i < parsed.n_operands && status == GM_OK; i++)
+        status = add_run(&report, parsed.operands[i], &error);
+    if (parsed.n_operands == 0 && is_directory(results)) status = add_directory(&report, results, &error);
+    if (status != GM_OK) exit_status = fail(&error, CLI_EXIT_USAGE);
+    else if (report.n_records == 0) exit_status = no_records(parsed.n_operands > 0 ? parsed.operands[0] : results);
+    else {
+        size_t page_bytes = 0;
+        print_missing(&report);
+        status = write_page(&report, folder, path, &page_bytes, &error);
+        exit_status = status == GM_OK ? CLI_EXIT_OK : fail(&error, CLI_EXIT_NO);
+        if (status == GM_OK)
+            fprintf(report.text, "report: %s (%.1f MB; opens in a browser, needs no network)\n", path,
+                    (double)page_bytes / 1e6);
+        cJSON *object = status == GM_OK && parsed.wants_json ? to_json(&report, path, page_bytes) : NULL;
+        if (status == GM_OK && !cli_write_json(&parsed, "report", object)) exit_status = CLI_EXIT_NO;
+        cJSON_Delete(object);
+    }
+    free_report(&report);
+    return exit_status;
+}
