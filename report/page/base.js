@@ -16,14 +16,14 @@ gm.number = (value, digits = 3) => {
   return String(Number(value.toPrecision(digits)));
 };
 gm.fixed = (value, decimals) => gm.isNumber(value) ? value.toFixed(decimals) : '–';
-gm.percent = (share, decimals = 0) => gm.isNumber(share) ? (100 * share).toFixed(decimals) + ' %' : '–';
-gm.times = value => gm.isNumber(value) ? value.toFixed(2) + ' ×' : '–';
+gm.percent = (share, decimals = 0) => gm.isNumber(share) ? (100 * share).toFixed(decimals) + '\u00a0%' : '–';
+gm.times = value => gm.isNumber(value) ? value.toFixed(2) + '\u00a0×' : '–';
 
 const scaled = (value, units, base) => {
   if (!gm.isNumber(value)) return '–';
   let i = 0;
   while (Math.abs(value) >= base && i < units.length - 1) { value /= base; i++; }
-  return gm.number(value) + ' ' + units[i];
+  return gm.number(value) + '\u00a0' + units[i];
 };
 gm.bytes = value => scaled(value, ['B', 'kB', 'MB', 'GB', 'TB'], 1000);
 /* Sizes of buffers are powers of two more often than not. */

@@ -40,19 +40,26 @@
     });
   };
 
+  /* A step may be cut into several transfers; the first of each rank belong together, the second, ... */
+  const setPieces = transfers => {
+    for (const own of gm.groupBy(transfers, t => [t.from, t.to, t.phase, t.step].join()).values())
+      own.sort((a, b) => a.start - b.start).forEach((t, i) => { t.piece = i; });
+  };
+
   /* Sorted by round; each transfer gets its round's number and its place on the clock of bytes. */
   const setRounds = transfers => {
-    const perStep = new Set(transfers.map(t => t.from + ':' + t.step + ':' + t.phase)).size;
-    const several = perStep < transfers.length;
-    const groups = [...gm.groupBy(transfers, t => t.phase + ':' + t.step + (several ? ':' + t.first : '')).values()]
+    setPieces(transfers);
+    const groups = [...gm.groupBy(transfers, t => [t.phase, t.step, t.piece].join()).values()]
       .map(group => ({ group, start: Math.min(...group.map(t => t.start)), step: group[0].step }))
       .sort((a, b) => a.start - b.start || a.step - b.step);
+    const steps = gm.unique(transfers.map(t => t.step)).sort((a, b) => a - b), pieces = Math.max(...transfers.map(t => t.piece)) + 1;
     let at = 0;
-    return groups.map(({ group }, round) => {
+    return groups.map(({ group, step }, round) => {
       const bytes = Math.max(...[...gm.groupBy(group, t => t.from).values()].map(own => gm.sum(own.map(t => t.bytes))));
       for (const t of group) Object.assign(t, { round, from_bytes: at, to_bytes: at + bytes });
       at += bytes;
-      return { transfers: group, phase: group[0].phase, from: at - bytes, to: at };
+      return { transfers: group, phase: group[0].phase, from: at - bytes, to: at,
+        name: `step ${steps.indexOf(step) + 1} of ${steps.length}` + (pieces > 1 ? `, piece ${group[0].piece + 1} of ${pieces}` : '') };
     });
   };
 
@@ -80,6 +87,7 @@
       for (const t of round.transfers) t.carried = t.segments.map(s => names(t) ? ranks.map((_, who) => who === t.chunk ? 1 : 0) : state[t.from][s].slice());
       for (const t of round.transfers) arrive(state, t);
     }
+    const isRight = state.every(row => row.every(counts => counts.every(count => count === 1)));
     const inOrder = rounds.flatMap(round => round.transfers);
     const from = Math.min(...transfers.map(t => t.start)), to = Math.max(...transfers.map(t => t.end));
 
@@ -99,7 +107,7 @@
       }
       return { cells, flying, sent, round, is_done: x >= ends[clock] };
     };
-    return { algo: op.algo, n, ranks, segments, rounds, transfers: inOrder, bytes: op.bytes, count, ends, at,
+    return { algo: op.algo, isRight, n, ranks, segments, rounds, transfers: inOrder, bytes: op.bytes, count, ends, at,
       optimum: op.bytes * 2 * (n - 1) / n, sent: at('bytes', ends.bytes).sent };
   };
 

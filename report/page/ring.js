@@ -52,8 +52,8 @@
   };
 
   const drawCards = (root, l, replay, colours) => l.cards.map((card, r) => {
-    root.append(text(card.x, card.y - 8, 13, c('ink'), { 'font-weight': 600 }, `rank ${card.rank}`),
-      gm.svg('circle', { cx: card.x + l.barWidth - 6, cy: card.y - 12, r: 5, fill: colours[r] }),
+    root.append(gm.svg('circle', { cx: card.x + 3, cy: card.y - 13, r: 5, fill: colours[r] }),
+      text(card.x + 14, card.y - 8, 13, c('ink'), { 'font-weight': 600 }, `rank ${card.rank}`),
       gm.svg('rect', { x: card.x - 3, y: card.y - 3, width: l.barWidth + 6, height: l.barHeight + 6, rx: 5, fill: c('track'), stroke: c('line') }));
     return replay.segments.map((_, s) => {
       const one = piece(segmentBox(l, replay, r, s), l.n, colours, replay.segments.length > 24 ? 0.5 : 2);
@@ -118,8 +118,9 @@
       })));
     };
     const describe = moment => {
-      const round = replay.rounds[moment.round], nth = `step ${moment.round + 1} of ${replay.rounds.length}`;
-      return moment.is_done ? `done: ${replay.rounds.length} steps, every rank holds every sum` : round && round.phase ? `${nth}: ${round.phase}` : nth;
+      const round = replay.rounds[moment.round];
+      if (moment.is_done) return replay.isRight ? 'done: every rank holds every sum' : 'done, but the sums are not complete';
+      return round.phase ? `${round.phase}, ${round.name}` : round.name;
     };
     const show = (clock, x) => {
       last = [clock, x];

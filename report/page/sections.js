@@ -29,7 +29,7 @@ gm.sections.push({
       id: 'scaling', title: 'Speed-up by number of workers', controls,
       height: width => width < 520 ? 400 : 460,
       note: () => `Median step time of one worker divided by that of N, same global batch. ${setup}.` +
-        (chosen().some(p => !gm.isOurs(p)) ? ' Diamonds: PyTorch DDP over gloo, each against its own single worker.' : ''),
+        (chosen().some(p => !gm.isOurs(p)) ? ' Diamonds: PyTorch DDP over gloo, against its own single worker.' : ''),
       option(width) {
         const max = Math.max(2, ...chosen().map(p => p.world_size)), series = [];
         const narrow = width < 520;
@@ -42,15 +42,15 @@ gm.sections.push({
           series.push({ name: regime, type: 'line', data: ours.map(p => ({ value: [p.world_size, p.speedup], point: p })), z: 4,
             symbol: 'circle', symbolSize: 9, lineStyle: { color: colour, width: 3 }, itemStyle: { color: colour, borderColor: gm.theme.colour('card'), borderWidth: 1.5 },
             emphasis: { focus: 'none' } });
-          series.push({ name: regime + ', no communication', type: 'line', z: 2, symbol: 'none', silent: true,
+          series.push({ name: regime, type: 'line', z: 2, symbol: 'none', silent: true,
             data: ceiling.map(p => [p.world_size, p.zero_comm_speedup]), lineStyle: { color: colour, type: [7, 5], width: 1.8, opacity: 0.85 }, itemStyle: { color: colour, opacity: 0.85 } });
-          if (peers.length > 0) series.push({ name: regime + ', PyTorch', type: 'scatter', z: 5, symbol: 'diamond', symbolSize: 13,
+          if (peers.length > 0) series.push({ name: regime, type: 'scatter', z: 5, symbol: 'diamond', symbolSize: 13,
             data: peers.map(p => ({ value: [p.world_size, p.speedup], point: p })),
             itemStyle: { color: gm.theme.colour('card'), borderColor: colour, borderWidth: 2 } });
         }
         return {
           grid: { left: 8, right: narrow ? 16 : 56, top: narrow ? 44 : 56, bottom: 34, containLabel: true },
-          legend: gm.legend({ data: series.map(s => ({ name: s.name, icon: s.type === 'scatter' ? 'diamond' : undefined })) }),
+          legend: gm.legend({ icon: 'roundRect', data: shown() }),
           xAxis: gm.axis('workers', { type: 'value', min: 1, max, interval: max <= 8 ? 1 : undefined, minInterval: 1, nameLocation: 'middle', nameGap: 28, splitLine: { show: false } }),
           yAxis: gm.axis('speed-up', { type: 'value', min: 0, nameLocation: 'end', nameTextStyle: { align: 'left', color: gm.theme.colour('quiet') } }),
           tooltip: { trigger: 'item', formatter: item => item.data.point ? scalingTip(item.data.point) : '' },

@@ -15,11 +15,9 @@ const paysFromScaling = points => {
     ours.filter(p => p.regime === regime).reduce((a, b) => b.speedup > a.speedup ? b : a));
   const paying = best.filter(p => p.speedup > 1);
   const loses = best.filter(p => p.speedup <= 1);
-  const sentence = p => `${p.regime} work runs ${gm.times(p.speedup)} as fast with ${worlds(p.world_size)} as with one` +
-    (gm.isNumber(p.zero_comm_speedup) ? ` (${gm.percent(p.speedup / p.zero_comm_speedup)} of what these workers could do without communication)` : '');
-  const parts = paying.map(sentence);
-  if (loses.length > 0) parts.push(`${gm.listed(loses.map(p => p.regime))} work does not pay: at best ${gm.listed(loses.map(p =>
-    `${gm.times(p.speedup)}`))}`);
+  const share = p => gm.isNumber(p.zero_comm_speedup) ? `, ${gm.percent(p.speedup / p.zero_comm_speedup)} of what is possible without communication` : '';
+  const parts = paying.map(p => `${p.regime}: ${gm.times(p.speedup)} as fast with ${worlds(p.world_size)} as with one${share(p)}`)
+    .concat(loses.map(p => `${p.regime}: does not pay, ${gm.times(p.speedup)} at best`));
   return { question: 'Does it pay?', answer: loses.length === 0 ? 'Yes' : paying.length === 0 ? 'No' : 'It depends on the work',
     tone: loses.length === 0 ? 'good' : paying.length === 0 ? 'bad' : 'plain', text: gm.sentence(parts.join('; ')), link: 'scaling' };
 };
