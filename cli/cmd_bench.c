@@ -23,8 +23,9 @@
 #include "launch/launcher.h"
 
 static const char summary[] =
-    "Times a collective for a range of sizes and checks every result: all_reduce, reduce_scatter,\n"
-    "all_gather, broadcast or barrier. The table has the columns and definitions of nccl-tests.\n"
+    "Times a collective for a range of sizes and checks every result: all_reduce, reduce,\n"
+    "reduce_scatter, all_gather, gather, scatter, all_to_all, broadcast, sendrecv or barrier. The\n"
+    "table has the columns and definitions of nccl-tests.\n"
     "'gradmesh bench limits' measures what this machine can carry; it has a --help of its own.\n";
 
 static const char notes[] =
@@ -34,10 +35,11 @@ static const char notes[] =
     "An iteration is barrier, clock, operation, clock; the slowest rank's time counts, and the\n"
     "median over the iterations is shown. size is that of the whole buffer: what all_gather\n"
     "collects, what reduce_scatter cuts up. algbw is size / time; busbw is algbw times 2(N-1)/N\n"
-    "for all_reduce, (N-1)/N for reduce_scatter and all_gather, 1 for broadcast. #wrong counts\n"
-    "wrong elements before and after the timed iterations; values depend on rank and index. JSON\n"
-    "has more: spread, bytes sent, processor time, memory. With --wire the bandwidths are of the\n"
-    "elements as they are in memory, and a result is right within what the format may round.\n"
+    "for all_reduce, 1 for broadcast, reduce and sendrecv (to the right, from the left), (N-1)/N\n"
+    "for the others. #wrong counts wrong elements before and after the timed iterations; values\n"
+    "depend on rank and index. JSON has more: spread, bytes sent, processor time, memory. With\n"
+    "--wire the bandwidths are of the elements as they are in memory, and a result is right within\n"
+    "what the format may round.\n"
     "\n"
     "exit status: 0 measured, and all results right; 1 wrong results, or it could not be done; 2\n"
     "wrong usage; 3 another rank failed.\n"
