@@ -84,7 +84,7 @@ gm.chart = spec => {
   const note = gm.el('p', { class: 'note' });
   const figure = gm.el('figure', { class: 'card', id: 'chart-' + spec.id },
     gm.el('figcaption', {}, gm.el('div', { class: 'head' }, gm.el('h3', {}, spec.title), tools), note),
-    spec.controls || null, plot, spec.after || null, table);
+    ...[].concat(spec.controls || []), plot, table);
   const chart = { spec, figure, plot, instance: null, width: 0 };
 
   chart.height = () => typeof spec.height === 'function' ? spec.height(plot.clientWidth) : spec.height || 380;

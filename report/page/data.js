@@ -112,7 +112,7 @@ gm.opsOf = spans => {
 gm.traceSplit = trace => trace.ranks.map(rank => {
   const total = (test, of) => gm.sum(trace.spans.filter(span => span.rank === rank && test(span)).map(of)) / 1000;
   const length = span => span.end - span.start;
-  const collective = span => span.cat === 'op' && span.args.algo !== undefined && span.args.collective !== 'barrier';
+  const collective = span => span.cat === 'op' && (span.args.collective || span.name) === 'all_reduce';
   const wait = total(collective, span => Math.min(length(span), span.args.wait_us || 0));
   return { rank, compute_ms: total(span => span.cat === 'compute', length), wait_ms: wait,
     comm_exposed_ms: total(collective, length) - wait, comm_hidden_ms: 0 };

@@ -8,7 +8,7 @@
   const colourOf = span => {
     if (span.cat === 'compute') return gm.theme.colour('part-compute');
     if (span.cat === 'send' || span.cat === 'receive') return gm.theme.colour(phases[span.args.phase] || 'span-transfer');
-    if (span.cat === 'op') return gm.theme.colour('part-exposed');
+    if (span.cat === 'op') return gm.theme.colour('span-op');
     if (span.cat === 'wait') return gm.theme.colour('part-wait');
     if (span.cat === 'optimizer') return gm.theme.colour('span-optimizer');
     return gm.theme.colour('span-other');
@@ -42,12 +42,22 @@
     build(data) {
       let traces = data.traces, name = traces[0].name, rows = [], shown = null, byRow = new Map(), zoom = null;
       const controls = gm.el('div', { class: 'controls' });
+      const key = gm.el('p', { class: 'key' });
+      const showKey = () => {
+        const has = test => shown.some(test), transfer = phase => s => (s.cat === 'send' || s.cat === 'receive') && s.args.phase === phase;
+        const entries = [['part-compute', 'computing', s => s.cat === 'compute'], ['span-optimizer', 'optimizer', s => s.cat === 'optimizer'], ['span-op', 'collective', s => s.cat === 'op'],
+          ['part-wait', 'waiting for the last rank', s => s.cat === 'wait' || s.cat === 'op' && s.args.wait_us > 0], ['part-exposed', 'transfer, reduce-scatter', transfer('reduce-scatter')],
+          ['part-hidden', 'transfer, all-gather', transfer('all-gather')], ['span-transfer', 'other transfer', s => (s.cat === 'send' || s.cat === 'receive') && !phases[s.args.phase]],
+          ['span-other', 'other', s => !['compute', 'optimizer', 'op', 'wait', 'send', 'receive'].includes(s.cat)]];
+        key.replaceChildren(...entries.filter(([, , test]) => has(test)).map(([colour, name]) => gm.el('span', {}, gm.el('i', { class: 'swatch', style: `background: var(--${colour})` }), name)));
+      };
       const trace = () => traces.find(t => t.name === name) || traces[0];
       const extent = () => [Math.min(...trace().ranks.map(r => trace().spans.find(s => s.rank === r).start)), trace().spans.reduce((end, s) => Math.max(end, s.end), 0)];
       const sift = () => {
         rows = rowsOf(trace());
         byRow = new Map(rows.map(row => [row.key, row.i]));
         shown = trace().spans;
+        showKey();
         const [from, to] = extent(), nth = shown[Math.min(shown.length, FIRST_SPANS) - 1];
         zoom = { from, to: shown.length > FIRST_SPANS ? nth.end : to };
       };
@@ -63,14 +73,20 @@
         const rect = echarts.graphic.clipRectByRect({ x: start[0], y: start[1] - height / 2, width: Math.max(end[0] - start[0], 1), height }, { x: box.x, y: box.y, width: box.width, height: box.height });
         if (!rect) return null;
         const span = shown[params.dataIndexInside !== undefined ? api.value(3) : params.dataIndex], name = span.cat === 'send' || span.cat === 'receive' ? String(span.args.chunk >= 0 ? span.args.chunk : '') : span.name;
+        const waits = span.cat === 'op' && span.args.wait_us > 0 ? Math.min(span.end, span.start + span.args.wait_us) : span.start;
         const rectangle = { type: 'rect', shape: { ...rect, r: rect.width > 6 ? 2 : 0 }, style: { fill: colourOf(span) }, emphasis: { style: { stroke: gm.theme.colour('ink'), lineWidth: 1.5 } } };
+        if (waits > span.start) {
+          const until = api.coord([waits, row]);
+          const wait = echarts.graphic.clipRectByRect({ x: start[0], y: start[1] - height / 2, width: until[0] - start[0], height }, { x: box.x, y: box.y, width: box.width, height: box.height });
+          if (wait) return { type: 'group', children: [rectangle, { type: 'rect', shape: { ...wait, r: rect.width > 6 ? 2 : 0 }, style: { fill: gm.theme.colour('part-wait') } }] };
+        }
         if (rect.width < name.length * 6.5 + 8 || name === '') return rectangle;
         rectangle.textContent = { type: 'text', style: { text: name, fill: gm.theme.colour('on-span'), fontSize: 11, width: rect.width - 6, overflow: 'truncate' } };
         rectangle.textConfig = { position: 'inside' };
         return rectangle;
       };
       const chart = gm.chart({
-        id: 'timeline', title: 'Timeline of the ranks', controls, renderer: 'canvas', exportHeight: 640,
+        id: 'timeline', title: 'Timeline of the ranks', controls: [controls, key], renderer: 'canvas', exportHeight: 640,
         height: () => 110 + ROW * rows.length,
         note: () => {
           const t = trace();

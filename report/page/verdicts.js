@@ -40,7 +40,7 @@ gm.blame = trace => {
   const by = new Map();
   let all = 0, length = 0;
   for (const op of trace.ops) {
-    if (op.collective === 'barrier') continue;
+    if (op.collective !== 'all_reduce') continue;
     const waits = op.calls.filter(call => gm.isNumber(call.args.wait_us) && call.args.wait_us > 0 && call.args.waits_for >= 0);
     length += Math.max(0, ...op.calls.map(call => call.end - call.start));
     for (const call of waits) {
@@ -51,7 +51,7 @@ gm.blame = trace => {
     }
   }
   const ranks = [...by].map(([rank, us]) => ({ rank, us })).sort((a, b) => b.us - a.us);
-  return { ranks, all, length, n_ops: trace.ops.filter(op => op.collective !== 'barrier').length };
+  return { ranks, all, length, n_ops: trace.ops.filter(op => op.collective === 'all_reduce').length };
 };
 
 const slowFromTrace = trace => {
