@@ -99,7 +99,7 @@ void gmi_exact_send(struct gmi_op *op, struct gmi_rounds *r, int peer, struct gm
 
 static gm_status bad(struct gmi_op *op, const struct gmi_exact_in *in, const char *what)
 {
-    return gmi_op_bad_bytes(op, &op->group->ports[in->peer], what);
+    return gmi_op_bad_bytes(op, gmi_group_port(op->group, in->peer), what);
 }
 
 /* How long the next portion is. */

@@ -358,7 +358,7 @@ static void interest(struct gmi_op *op, struct gmi_poller *poller)
 
 static struct gmi_port *use_port(struct gmi_op *op, int peer)
 {
-    struct gmi_port *port = &op->group->ports[peer];
+    struct gmi_port *port = gmi_group_port(op->group, peer);
     if (port->op != op || port->seq != op->call.seq) gmi_port_begin(port, op);
     return port;
 }

@@ -139,13 +139,13 @@ static void begin(struct gmi_op *op)
     struct message *m = message_of(op);
     *m = (struct message){ 0 };
     if (op->message.from >= 0) {
-        m->from = &op->group->ports[op->message.from];
+        m->from = gmi_group_port(op->group, op->message.from);
         m->request = request_of(op);
         m->in_total_bytes = op->message.recv_elems * op->codec.elem_bytes;
         ready(m->from, op, &m->request);
     }
     if (op->message.to >= 0) {
-        m->to = &op->group->ports[op->message.to];
+        m->to = gmi_group_port(op->group, op->message.to);
         m->offer = offer_of(op);
         m->out_total_bytes = op->message.send_elems * op->codec.elem_bytes;
         m->is_offer_said = m->to != m->from;

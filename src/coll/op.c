@@ -189,7 +189,7 @@ struct gmi_port *gmi_op_neighbour(const struct gmi_op *op, int distance)
 {
     int n = op->group->n_ranks;
     int peer = (op->group->rank + distance) % n;
-    return &op->group->ports[peer < 0 ? peer + n : peer];
+    return gmi_group_port(op->group, peer < 0 ? peer + n : peer);
 }
 
 void gmi_op_begin(struct gmi_op *op) { op->algo->begin(op); }

@@ -23,6 +23,7 @@ struct gmi_group {
     int              rank, n_ranks;
     uint32_t         id, epoch; /* as in descriptors: which communicator, in which life */
     struct gmi_port *ports;     /* by rank; the own one unused */
+    struct gmi_port *(*find_port)(const struct gmi_group *group, int peer); /* NULL: in `ports`; else it stands for them */
     struct gmi_layout layout;   /* who shares a host with whom */
 };
 
@@ -107,6 +108,11 @@ struct gmi_op {
 
     _Alignas(16) uint8_t state[GMI_OP_STATE_BYTES]; /* the algorithm's */
 };
+
+static inline struct gmi_port *gmi_group_port(const struct gmi_group *group, int peer)
+{
+    return group->find_port != NULL ? group->find_port(group, peer) : &group->ports[peer];
+}
 
 static inline int gmi_op_rank(const struct gmi_op *op) { return op->group->rank; }
 static inline int gmi_op_ranks(const struct gmi_op *op) { return op->group->n_ranks; }

@@ -12,7 +12,7 @@ static struct gmi_rounds *rounds_of(struct gmi_op *op) { return (struct gmi_roun
 /* The port to a peer, begun when this collective first uses it. */
 static struct gmi_port *use_port(struct gmi_op *op, int peer)
 {
-    struct gmi_port *port = &op->group->ports[peer];
+    struct gmi_port *port = gmi_group_port(op->group, peer);
     if (port->op != op || port->seq != op->call.seq) gmi_port_begin(port, op);
     return port;
 }

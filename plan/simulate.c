@@ -1,0 +1,224 @@
+#include "plan/simulate.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/check.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/rng.h"
+#include "plan/charge.h"
+#include "plan/schedule.h"
+#include "plan/simulate_state.h"
+
+/* A burst of work after which a rank looks what has arrived, and lets others have the core. */
+static const int64_t SLICE_PS = INT64_C(100) * 1000 * 1000;
+
+static const double FORWARD_SHARE = 1.0 / 3; /* of the compute time; the rest is the backward pass */
+
+/* ---- one rank ------------------------------------------------------------------------------------ */
+
+static bool is_over(const struct sim_rank *r) { return r->call == r->sim->n_calls; }
+static bool has_own_core(const struct sim *sim) { return sim->cores_per_host == 0 || sim->cores_per_host >= sim->ranks_per_host; }
+
+static bool schedule_run(struct sim_rank *r, int64_t at_ps)
+{
+    if (r->is_run_scheduled) return true;
+    r->is_run_scheduled = true;
+    return plan_event_add(&r->sim->events, at_ps, PLAN_RANK_RUNS, (uint32_t)r->group.rank);
+}
+
+/* When the bucket of a call is ready: the buckets of the backward pass come one after the other. */
+static int64_t ready_ps(const struct sim_rank *r, int call)
+{
+    const struct sim *sim = r->sim;
+    int               bucket = call / sim->schedule.n_stages;
+    double            share = 1;
+    if (sim->overlaps) share = FORWARD_SHARE + (1 - FORWARD_SHARE) * (bucket + 1) / sim->n_buckets;
+    return r->begin_ps + (int64_t)((double)r->compute_ps * share) + r->stolen_ps;
+}
+
+static void begin_call(struct sim_rank *r)
+{
+    struct sim            *sim = r->sim;
+    const struct gmi_algo *row = sim->schedule.stages[r->call % sim->schedule.n_stages];
+    size_t                 elems = plan_bucket_elems(sim->simulation, r->call / sim->schedule.n_stages);
+    struct gmi_request     request = plan_request(row, &sim->codec, r->group.rank, elems, sim->memory);
+    gm_traffic             before = r->traffic;
+    r->op.group = &r->group;
+    r->op.scratch = sim->scratch;
+    r->op.work = sim->work + (size_t)r->group.rank * sim->work_bytes;
+    gmi_op_set_up(&r->op, row, &request, (uint64_t)r->call + 1);
+    r->op.part_bytes = sim->part_bytes;
+    gmi_op_begin(&r->op);
+    r->traffic = before;
+    r->is_in_call = true;
+}
+
+static void end_call(struct sim_rank *r)
+{
+    r->traffic.payload_sent_bytes += r->op.traffic.payload_sent_bytes;
+    r->traffic.protocol_sent_bytes += r->op.traffic.protocol_sent_bytes;
+    r->is_in_call = false;
+    r->call++;
+}
+
+static void wake(struct sim_rank *r, int64_t now_ps)
+{
+    struct plan_end *end = r->sleeps_for >= 0 ? sim_end_to(r, r->sleeps_for) : NULL;
+    r->idle_ps += now_ps - r->asleep_ps;
+    if (end != NULL) end->waited_ps += now_ps - r->asleep_ps;
+    r->is_asleep = false;
+}
+
+static void sleep_now(struct sim_rank *r, int64_t now_ps)
+{
+    gmi_op_interest(&r->op, NULL);
+    r->sleeps_for = gmi_op_waits_for(&r->op);
+    r->asleep_ps = now_ps;
+    r->is_asleep = true;
+}
+
+/* Goes on until it must wait: for bytes, for a bucket, or because the slice is over. The op's status. */
+static gm_status go_on(struct sim_rank *r)
+{
+    struct sim          *sim = r->sim;
+    struct plan_network *n = &sim->network;
+    while (!is_over(r)) {
+        if (!r->is_in_call) {
+            int64_t at_ps = ready_ps(r, r->call);
+            if (at_ps > n->core_ps) return schedule_run(r, at_ps) ? GM_OK : GM_ERR_NOMEM;
+            begin_call(r);
+        }
+        gm_status status = gmi_op_progress(&r->op);
+        if (status == GM_AGAIN) {
+            if (n->is_slice_over) return schedule_run(r, n->core_ps) ? GM_OK : GM_ERR_NOMEM;
+            sleep_now(r, n->core_ps);
+            return GM_OK;
+        }
+        if (status != GM_OK) return status;
+        end_call(r);
+    }
+    r->finish_ps = n->core_ps;
+    return GM_OK;
+}
+
+/* A burst on a core, from now_ps on. A rank that is woken by what it has no use for sleeps on. */
+static gm_status run(struct sim_rank *r)
+{
+    struct sim          *sim = r->sim;
+    struct plan_network *n = &sim->network;
+    bool                 was_asleep = r->is_asleep;
+    uint64_t             before_bytes = r->op.moved_bytes;
+    int                  before_call = r->call;
+    n->slowness = r->slowness;
+    sim->charge.add_ps = sim->add_ps * r->slowness;
+    n->core_ps = n->now_ps + (was_asleep ? (int64_t)((double)sim->wake_ps * r->slowness) : 0);
+    n->slice_end_ps = n->core_ps + SLICE_PS;
+    n->is_slice_over = false;
+    if (was_asleep) wake(r, n->now_ps);
+    gm_status status = go_on(r);
+    if (was_asleep && r->is_asleep && r->call == before_call && r->op.moved_bytes == before_bytes) {
+        n->core_ps = n->now_ps;
+        r->asleep_ps = n->now_ps;
+    }
+    r->busy_until_ps = n->core_ps;
+    r->core_ps += n->core_ps - n->now_ps;
+    if (sim->overlaps && n->now_ps < r->begin_ps + r->compute_ps + r->stolen_ps) r->stolen_ps += n->core_ps - n->now_ps;
+    return status;
+}
+
+/* ---- cores --------------------------------------------------------------------------------------- */
+
+static gm_status give_cores(struct sim *sim, struct sim_host *host)
+{
+    gm_status status = GM_OK;
+    while (status == GM_OK && host->n_busy < sim->cores_per_host && host->first != NULL) {
+        struct sim_rank *r = host->first;
+        host->first = r->next_in_line;
+        r->is_in_line = false;
+        status = run(r);
+        if (sim->network.core_ps == sim->network.now_ps) continue;
+        host->n_busy++;
+        uint32_t number = (uint32_t)(host - sim->hosts);
+        if (!plan_event_add(&sim->events, sim->network.core_ps, PLAN_CORE_IS_FREE, number)) status = GM_ERR_NOMEM;
+    }
+    return status;
+}
+
+static gm_status stand_in_line(struct sim *sim, struct sim_rank *r)
+{
+    struct sim_host *host = &sim->hosts[sim->layout.host[r->group.rank]];
+    if (r->is_in_line) return GM_OK;
+    r->is_in_line = true;
+    r->next_in_line = NULL;
+    if (host->first == NULL) host->first = r;
+    else host->last->next_in_line = r;
+    host->last = r;
+    return give_cores(sim, host);
+}
+
+/* It may have something to do. */
+static gm_status stir(struct sim *sim, struct sim_rank *r)
+{
+    if (is_over(r) || r->is_run_scheduled) return GM_OK;
+    if (r->busy_until_ps > sim->network.now_ps) return schedule_run(r, r->busy_until_ps) ? GM_OK : GM_ERR_NOMEM;
+    return has_own_core(sim) ? run(r) : stand_in_line(sim, r);
+}
+
+/* ---- the machine --------------------------------------------------------------------------------- */
+
+static gm_status happens(struct sim *sim, const struct plan_event *event)
+{
+    if (event->kind == PLAN_RANK_RUNS) {
+        struct sim_rank *r = &sim->ranks[event->target];
+        r->is_run_scheduled = false;
+        return stir(sim, r);
+    }
+    if (event->kind == PLAN_CORE_IS_FREE) {
+        sim->hosts[event->target].n_busy--;
+        return give_cores(sim, &sim->hosts[event->target]);
+    }
+    int rank = plan_network_happens(&sim->network, event);
+    return rank < 0 || !sim->ranks[rank].is_in_call ? GM_OK : stir(sim, &sim->ranks[rank]);
+}
+
+static gm_status run_all(struct sim *sim, gm_error *error)
+{
+    struct plan_event event;
+    plan_charge_to(&sim->charge);
+    gm_status status = GM_OK;
+    while (status == GM_OK && plan_event_take(&sim->events, &event)) {
+        sim->network.now_ps = event.at_ps;
+        status = happens(sim, &event);
+        if (sim->network.is_out_of_memory) status = GM_ERR_NOMEM;
+    }
+    plan_charge_to(NULL);
+    if (status == GM_ERR_NOMEM) return gmi_error_set(error, status, "no memory to simulate %d ranks", sim->n_ranks);
+    GMI_CHECK(status == GM_OK); /* links that lose nothing and ranks that call the same */
+    for (int rank = 0; rank < sim->n_ranks; rank++) GMI_CHECK(is_over(&sim->ranks[rank]));
+    return GM_OK;
+}
+
+gm_status plan_simulate(const struct plan_simulation *simulation, struct plan_simulation_result *result, gm_error *error)
+{
+    struct sim *sim = gmi_alloc(1, sizeof *sim);
+    int64_t     begin_ns = gmi_now_ns();
+    *result = (struct plan_simulation_result){ 0 };
+    if (sim == NULL) return gmi_error_set(error, GM_ERR_NOMEM, "no memory for a simulation");
+    gm_status status = sim_check(simulation, error);
+    if (status == GM_OK) status = sim_init(sim, simulation, error);
+    for (int rank = 0; status == GM_OK && rank < sim->n_ranks; rank++) {
+        struct sim_rank *r = &sim->ranks[rank];
+        if (!schedule_run(r, ready_ps(r, 0))) status = gmi_error_set(error, GM_ERR_NOMEM, "no memory for %d ranks", sim->n_ranks);
+    }
+    if (status == GM_OK) status = run_all(sim, error);
+    if (status == GM_OK) status = sim_result(sim, result, error);
+    if (status == GM_OK) result->wall_s = (double)(gmi_now_ns() - begin_ns) / 1e9;
+    sim_fini(sim);
+    gmi_free(sim);
+    return status;
+}

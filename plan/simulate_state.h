@@ -1,0 +1,70 @@
+/* simulate_state.h - what simulate.c keeps while it runs; made, checked and added up in simulate_state.c.
+ *
+ * No rank has memory of its own for gradients. All buffers are one range of addresses that nothing reads for its values, and
+ * work memory is a range for each rank in which only those pages exist that an algorithm touches (its tables). */
+#ifndef PLAN_SIMULATE_STATE_H
+#define PLAN_SIMULATE_STATE_H
+
+#include "coll/op.h"
+#include "plan/charge.h"
+#include "plan/network.h"
+#include "plan/schedule.h"
+#include "plan/simulate.h"
+
+struct sim;
+
+struct sim_rank {
+    struct gmi_group group; /* first: find_port gets a pointer to it */
+    struct sim      *sim;
+    struct gmi_op    op;
+    gm_traffic       traffic; /* of the calls that are over */
+
+    int     call; /* which one runs, or comes next */
+    bool    is_in_call, is_asleep, is_run_scheduled, is_in_line;
+    struct sim_rank *next_in_line; /* for a core */
+
+    double  slowness;
+    int64_t begin_ps, compute_ps, stolen_ps; /* stolen: of the core, from the backward pass */
+    int64_t busy_until_ps, finish_ps;
+    int64_t asleep_ps, idle_ps, core_ps;
+    int     sleeps_for;
+
+    struct plan_end **ends; /* by a hash of the peer */
+    uint32_t          n_peers, n_slots;
+};
+
+struct sim_host {
+    int              n_busy;
+    struct sim_rank *first, *last; /* that wait for a core */
+};
+
+struct sim {
+    const struct plan_simulation *simulation;
+    int                     n_ranks, ranks_per_host, cores_per_host, n_buckets, n_calls;
+    bool                    overlaps;
+    struct plan_schedule    schedule;
+    struct gmi_layout       layout;
+    struct gmi_wire         lean;
+    struct gmi_codec        codec;
+    struct plan_charge      charge;
+    double                  add_ps;
+    int64_t                 wake_ps;
+    size_t                  part_bytes;
+    struct plan_event_queue events;
+    struct plan_network     network;
+    struct plan_card       *cards;
+    struct sim_host        *hosts;
+    struct sim_rank        *ranks;
+    uint8_t                *memory, *work, *scratch;
+    size_t                  memory_bytes, work_bytes;
+};
+
+gm_status sim_check(const struct plan_simulation *simulation, gm_error *error);
+gm_status sim_init(struct sim *sim, const struct plan_simulation *simulation, gm_error *error);
+void      sim_fini(struct sim *sim);
+gm_status sim_result(const struct sim *sim, struct plan_simulation_result *result, gm_error *error);
+
+/* NULL: there is no link between the two. */
+struct plan_end *sim_end_to(const struct sim_rank *rank, int peer);
+
+#endif
