@@ -15,5 +15,6 @@ int cli_cmd_status(int argc, char **argv);
 int cli_cmd_bench(int argc, char **argv);
 int cli_cmd_scaling(int argc, char **argv);
 int cli_cmd_report(int argc, char **argv);
+int cli_cmd_plan(int argc, char **argv);
 
 #endif

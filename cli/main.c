@@ -23,6 +23,7 @@ static const struct {
     { "bench", cli_cmd_bench, "measure the collectives, and what the machine can carry" },
     { "scaling", cli_cmd_scaling, "see whether training by several workers pays here" },
     { "report", cli_cmd_report, "make one page of charts and words from what was recorded" },
+    { "plan", cli_cmd_plan, "predict whether training by several workers pays, and check that here" },
 };
 
 enum { N_COMMANDS = sizeof commands / sizeof commands[0] };

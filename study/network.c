@@ -33,7 +33,7 @@ static double read_rate(const char *rate)
 bool study_network_is_rate(const char *rate) { return strcmp(rate, "loopback") == 0 || read_rate(rate) >= 1; }
 
 /* A bucket must hold what arrives between two ticks, or the rate is not reached. */
-static int burst_kB(const char *rate)
+int study_network_burst_kB(const char *rate)
 {
     double gbits = read_rate(rate) / 1e6;
     return gbits < 1 ? 32 : gbits < 4 ? 128 : (int)(32 * gbits);
@@ -102,7 +102,7 @@ static bool run_in(pid_t holder, const char *format, ...)
 
 static bool limit(pid_t holder, const char *interface, const char *rate)
 {
-    return run_in(holder, PATHS "tc qdisc add dev %s root tbf rate %s burst %dkb latency 50ms", interface, rate, burst_kB(rate));
+    return run_in(holder, PATHS "tc qdisc add dev %s root tbf rate %s burst %dkb latency 50ms", interface, rate, study_network_burst_kB(rate));
 }
 
 static bool connect_host(const struct study_network *network, int r, const char *rate)

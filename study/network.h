@@ -26,4 +26,7 @@ void                  study_network_close(struct study_network *network);
 /* Whether `rate` is one. */
 bool study_network_is_rate(const char *rate);
 
+/* What a link of that rate lets through at once after a pause, in KiB. */
+int study_network_burst_kB(const char *rate);
+
 #endif
