@@ -216,6 +216,10 @@ model:  ## search the models of the ring and of the abort protocol with Spin (do
 	@command -v spin >/dev/null 2>&1 || sh tools/install.sh spin
 	@sh docs/model/run.sh
 
+.PHONY: bench-scaling
+bench-scaling: all  ## the scaling study beside PyTorch DDP; SCALING="--regime heavy ..." (docs/scaling.md)
+	@BUILD=$(BUILD) sh bench/scaling/run.sh $(SCALING)
+
 .PHONY: bench-reproducible
 bench-reproducible: all  ## what reproducible training costs beside plain float32 and PyTorch; REPRO="--repeats 5 ..."
 	@BUILD=$(BUILD) sh bench/reproducible.sh $(REPRO)

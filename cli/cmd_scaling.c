@@ -44,11 +44,11 @@ static const char notes[] =
     "  gradmesh scaling --regime light --world 1,2 --transport tcp,shm\n"
     "  gradmesh scaling --regime heavy --world 2,4 --network 100mbit,1gbit --wire f32,int8 --overlap off,on\n";
 
-enum { N_OPTIONS = 13 };
+enum { N_OPTIONS = 14 };
 
 struct scaling_args {
     struct cli_list worlds;
-    const char     *regimes, *transports, *wires, *overlaps, *networks, *layers, *results;
+    const char     *regimes, *transports, *wires, *overlaps, *networks, *layers, *results, *beside;
     int64_t         batch, n_repeats, bucket_bytes;
     double          seconds;
     bool            has_batch, has_bucket_bytes, is_appending;
@@ -81,6 +81,8 @@ static void list_options(struct scaling_args *args, struct cli_option *options)
           .help = "how long each point is timed in each repeat; at least 8 steps" },
         { .name = "results", .kind = CLI_TEXT, .text = &args->results, .value_name = "DIR", .default_text = "results",
           .help = "where scaling.jsonl is written" },
+        { .name = "beside", .kind = CLI_TEXT, .text = &args->beside, .value_name = "COMMAND",
+          .help = "measure another program in turns with this one (bench/scaling/torch_ddp.py is PyTorch)" },
         { .name = "append", .kind = CLI_FLAG, .flag = &args->is_appending, .help = "add to the records that are there" },
     };
     memcpy(options, own, sizeof own);
@@ -231,7 +233,11 @@ static void say_start(FILE *file, const struct study *study, const struct scalin
 static cJSON *to_json(const struct study *study)
 {
     cJSON *object = cJSON_CreateObject(), *points = cJSON_AddArrayToObject(object, "points");
-    for (int i = 0; i < study->n_rows; i++) cJSON_AddItemToArray(points, study_record(&study->rows[i]));
+    for (int i = 0; i < study->n_rows; i++) {
+        cJSON *beside = study_record_beside(&study->rows[i], study->beside_system);
+        cJSON_AddItemToArray(points, study_record(&study->rows[i]));
+        if (beside != NULL) cJSON_AddItemToArray(points, beside);
+    }
     return object;
 }
 
@@ -254,6 +260,7 @@ static int run_study(struct study *study, const struct scaling_args *args, const
     if (status != GM_OK) return say_failure(&error);
     study_finish(study);
     study_print_table(file, study);
+    study_print_beside(file, study);
     fprintf(file, "\n");
     study_print_verdict(file, study);
     if (study_write_records(study, args->results, args->is_appending, &error) != GM_OK) return say_failure(&error);
@@ -286,6 +293,7 @@ int cli_cmd_scaling(int argc, char **argv)
         fprintf(stderr, "gradmesh scaling: no memory\n");
         return CLI_EXIT_NO;
     }
+    study->beside = args.beside;
     if (add_points(study, &args, &choices, &error) != GM_OK) status = cli_usage_error(&command, "%s", error.text);
     else status = run_study(study, &args, &parsed);
     gmi_free(study);

@@ -2,6 +2,7 @@
 #include <cjson/cJSON.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/alloc.h"
 #include "base/process.h"
@@ -10,7 +11,10 @@
 #include "cli/jobs.h"
 #include "cli/output.h"
 
-enum { ASK_MS = 1000 };
+enum {
+    ASK_MS = 1000,
+    WATCH_MS = 500, /* between two questions, for how much of the time ranks wait */
+};
 
 static const char summary[] = "Asks the jobs of this user that run on this host: what each rank is doing, for whom it waits and since\n"
                               "when, and who holds up the others. It works while a job hangs, and when ranks are stopped.\n"
@@ -50,8 +54,16 @@ static void print_job(FILE *file, const struct cli_job *job)
     if (job->failure[0]) fprintf(file, "  failed: %s\n", job->failure);
     fprintf(file, "  rank      pid  state      waits for     since  in\n");
     for (int k = 0; k < job->n_ranks; k++) print_rank(file, &job->ranks[k], k);
+    if (job->is_moving && job->straggler < 0)
+        fprintf(file, "  it moves, and no rank keeps the others waiting much longer than it waits itself\n");
     if (job->straggler < 0) return;
     const struct cli_job_rank *r = &job->ranks[job->straggler];
+    if (job->is_moving) {
+        fprintf(file, "  rank %d is slow: over the last half second the others waited %.0f %% of the time, rank %d %.0f %%: %.2f ms a call\n",
+                job->straggler, 100 * (r->waiting_share + job->straggler_share), job->straggler, 100 * r->waiting_share,
+                job->straggler_ms);
+        return;
+    }
     if (r->state == CLI_RANK_NO_ANSWER) {
         fprintf(file, "  rank %d holds up the others: its process %ld is %s\n", job->straggler, r->pid,
                 gmi_process_state_name(r->process_state));
@@ -83,6 +95,8 @@ static cJSON *rank_to_json(const struct cli_job_rank *r, int rank)
     add_ms(object, "silent_s", r->silent_ms);
     cJSON_AddStringToObject(object, "operation", r->call);
     cJSON_AddStringToObject(object, "text", r->says);
+    if (r->waiting_share >= 0) cJSON_AddNumberToObject(object, "waiting_share", r->waiting_share);
+    else cJSON_AddNullToObject(object, "waiting_share");
     if (state[0]) cJSON_AddStringToObject(object, "process_state", state);
     return object;
 }
@@ -102,10 +116,36 @@ static cJSON *to_json(const struct cli_jobs *jobs)
         if (job->missing[0]) cJSON_AddStringToObject(each, "missing", job->missing);
         if (job->straggler >= 0) cJSON_AddNumberToObject(each, "straggler", job->straggler);
         else cJSON_AddNullToObject(each, "straggler");
+        cJSON_AddBoolToObject(each, "moving", job->is_moving);
+        cJSON_AddNumberToObject(each, "straggler_share", job->straggler_share);
+        cJSON_AddNumberToObject(each, "straggler_ms_per_call", job->straggler_ms);
         cJSON *ranks = cJSON_AddArrayToObject(each, "ranks");
         for (int k = 0; k < job->n_ranks; k++) cJSON_AddItemToArray(ranks, rank_to_json(&job->ranks[k], k));
     }
     return object;
+}
+
+/* Asks twice, where there is somebody to ask. */
+static bool ask(struct cli_jobs *jobs, const char *id)
+{
+    struct cli_jobs *before = gmi_alloc(1, sizeof *before);
+    bool             is_known = before != NULL && cli_jobs_ask(before, id, ASK_MS);
+    if (is_known && before->n_jobs > 0) {
+        const struct timespec moment = { .tv_nsec = WATCH_MS * 1000000L };
+        nanosleep(&moment, NULL);
+    }
+    is_known = is_known && cli_jobs_ask(jobs, id, ASK_MS);
+    if (is_known && jobs->n_jobs == 0 && before->n_jobs > 0) { /* it has ended meanwhile: what it did then */
+        struct cli_jobs *kept = before;
+        cli_jobs_fini(jobs);
+        *jobs = *kept;
+        gmi_free(kept);
+        return true;
+    }
+    if (is_known) cli_jobs_compare(jobs, before);
+    if (before != NULL) cli_jobs_fini(before);
+    gmi_free(before);
+    return is_known;
 }
 
 int cli_cmd_status(int argc, char **argv)
@@ -119,7 +159,7 @@ int cli_cmd_status(int argc, char **argv)
     if (parsed.n_operands > 1) return cli_usage_error(&command, "one job at a time, or all");
     const char      *id = parsed.n_operands == 1 ? parsed.operands[0] : NULL;
     struct cli_jobs *jobs = gmi_alloc(1, sizeof *jobs);
-    if (jobs == NULL || !cli_jobs_ask(jobs, id, ASK_MS)) {
+    if (jobs == NULL || !ask(jobs, id)) {
         fprintf(stderr, "gradmesh status: cannot read /proc/net/unix, where the sockets of running jobs are listed\n");
         gmi_free(jobs);
         return CLI_EXIT_NO;

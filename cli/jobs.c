@@ -125,7 +125,7 @@ static struct cli_job *job_of(struct cli_jobs *jobs, const char *id, const char 
     snprintf(job->group, sizeof job->group, "%s", group);
     job->ranks = gmi_alloc((size_t)n_ranks, sizeof *job->ranks);
     if (job->ranks == NULL) return NULL;
-    for (int k = 0; k < n_ranks; k++) job->ranks[k] = (struct cli_job_rank){ .peer = -1, .for_ms = -1, .silent_ms = -1 };
+    for (int k = 0; k < n_ranks; k++) job->ranks[k] = (struct cli_job_rank){ .peer = -1, .for_ms = -1, .silent_ms = -1, .waiting_share = -1 };
     jobs->n_jobs++;
     return job;
 }
@@ -141,7 +141,7 @@ static struct cli_job_rank *take_rank(struct cli_job *job, const char *line, int
 {
     int                 rank, doing, has_left;
     unsigned long long  entered, done;
-    struct cli_job_rank r = { .is_here = false };
+    struct cli_job_rank r = { .is_here = false, .waiting_share = -1 };
     if (sscanf(line, "rank %d pid %ld doing %d entered %llu done %llu for_ms %lld peer %d silent_ms %lld left %d address %79s", &rank,
                &r.pid, &doing, &entered, &done, &r.for_ms, &r.peer, &r.silent_ms, &has_left, r.address) != 10 ||
         rank < 0 || rank >= job->n_ranks) {
@@ -154,6 +154,10 @@ static struct cli_job_rank *take_rank(struct cli_job *job, const char *line, int
     r.state = state_of(doing, has_left);
     r.entered_seq = entered;
     r.done_seq = done;
+    r.has_spent = into->has_spent;
+    r.now_ns = into->now_ns;
+    r.waiting_ns = into->waiting_ns;
+    r.n_calls = into->n_calls;
     *into = r;
     return into;
 }
@@ -162,6 +166,19 @@ static void copy_after(const char *line, const char *word, char *into, size_t in
 {
     size_t n = strlen(word);
     if (strncmp(line, word, n) == 0 && line[n] == ' ') snprintf(into, into_bytes, "%s", line + n + 1);
+}
+
+static void take_spent(struct cli_job *job, const char *line, int self)
+{
+    long long          now_ns, waiting_ns;
+    unsigned long long n_calls;
+    if (self < 0 || self >= job->n_ranks ||
+        sscanf(line, "spent now_ns %lld calls %llu waiting_ns %lld", &now_ns, &n_calls, &waiting_ns) != 3) return;
+    struct cli_job_rank *own = &job->ranks[self];
+    own->has_spent = true;
+    own->now_ns = now_ns;
+    own->n_calls = n_calls;
+    own->waiting_ns = waiting_ns;
 }
 
 static void take_answer(struct cli_jobs *jobs, struct asked *a)
@@ -183,6 +200,7 @@ static void take_answer(struct cli_jobs *jobs, struct asked *a)
         copy_after(line, "failure", job->failure, sizeof job->failure);
         copy_after(line, "missing", job->missing, sizeof job->missing);
         if (strncmp(line, "rank ", 5) == 0) rank = take_rank(job, line, self);
+        take_spent(job, line, self);
         if (rank == NULL) continue;
         copy_after(line, "call", rank->call, sizeof rank->call);
         copy_after(line, "says", rank->says, sizeof rank->says);
@@ -235,6 +253,60 @@ static void find_straggler(struct cli_job *job)
     }
     for (int k = 0; k < job->n_ranks && job->straggler < 0; k++) {
         if (job->ranks[k].state == CLI_RANK_NO_ANSWER) job->straggler = k;
+    }
+}
+
+/* ---- over some time ------------------------------------------------------------------------------ */
+
+/* Waiting less than the others by this share of the time makes a straggler. */
+#define STRAGGLER_SHARE 0.05
+
+static void judge_waiting(struct cli_job *job, double n_calls, double elapsed_ms)
+{
+    double least = 2, sum = 0;
+    int    who = -1;
+    for (int k = 0; k < job->n_ranks; k++) {
+        double share = job->ranks[k].waiting_share;
+        if (share < 0) return; /* somebody is not of this host, or silent: who hardly waits may be that one */
+        sum += share;
+        if (share < least) {
+            least = share;
+            who = k;
+        }
+    }
+    if (job->n_ranks < 2 || n_calls <= 0) return;
+    job->is_moving = true;
+    double others = (sum - least) / (job->n_ranks - 1);
+    bool   stands_out = others - least > STRAGGLER_SHARE && least < others / 2;
+    job->straggler = stands_out ? who : -1;
+    job->straggler_share = stands_out ? others - least : 0;
+    job->straggler_ms = job->straggler_share * elapsed_ms / n_calls;
+}
+
+static void compare_job(struct cli_job *job, const struct cli_job *before)
+{
+    double n_calls = 0, elapsed_ms = 0;
+    for (int k = 0; k < job->n_ranks; k++) {
+        struct cli_job_rank       *now = &job->ranks[k];
+        const struct cli_job_rank *then = &before->ranks[k];
+        if (!now->has_spent || !then->has_spent || now->pid != then->pid || now->now_ns <= then->now_ns) continue;
+        double elapsed_ns = (double)(now->now_ns - then->now_ns), share = (double)(now->waiting_ns - then->waiting_ns) / elapsed_ns;
+        now->waiting_share = share < 0 ? 0 : share > 1 ? 1 : share;
+        n_calls = (double)(now->n_calls - then->n_calls);
+        elapsed_ms = elapsed_ns / 1e6;
+    }
+    judge_waiting(job, n_calls, elapsed_ms);
+}
+
+void cli_jobs_compare(struct cli_jobs *jobs, const struct cli_jobs *before)
+{
+    for (int i = 0; i < jobs->n_jobs; i++) {
+        struct cli_job *job = &jobs->jobs[i];
+        for (int k = 0; k < before->n_jobs && job->failure[0] == '\0'; k++) {
+            const struct cli_job *then = &before->jobs[k];
+            if (strcmp(job->id, then->id) == 0 && strcmp(job->group, then->group) == 0 && job->n_ranks == then->n_ranks)
+                compare_job(job, then);
+        }
     }
 }
 

@@ -29,6 +29,10 @@ struct cli_job_rank {
     int       peer;          /* CLI_RANK_WAITING: for whom */
     long long for_ms, silent_ms; /* -1: not known */
     char      call[160], says[256], address[80];
+    bool      has_spent;     /* its own word: */
+    long long now_ns, waiting_ns; /* its clock, and how long it slept in calls so far */
+    uint64_t  n_calls;
+    double    waiting_share; /* of the time between two questions (cli_jobs_compare); -1: not known */
 };
 
 struct cli_job {
@@ -38,6 +42,9 @@ struct cli_job {
     char      failure[CLI_JOB_TEXT_BYTES], missing[CLI_JOB_TEXT_BYTES];
     struct cli_job_rank *ranks;
     int       straggler;      /* for whom the others wait in the end; -1: nobody */
+    bool      is_moving;      /* calls ended between two questions; then the straggler is who waits least, by far */
+    double    straggler_share; /* ... and this is how much less it waits than the others do, of the time */
+    double    straggler_ms;   /* ... which is so much in each call */
 };
 
 struct cli_jobs {
@@ -48,6 +55,9 @@ struct cli_jobs {
 
 /* Asks for `within_ms` at the most. `id`: of one job, NULL: all. False: /proc/net/unix cannot be read. */
 bool cli_jobs_ask(struct cli_jobs *jobs, const char *id, int within_ms);
+/* What changed since the same question was asked `before`. In a job that moves, whom the others wait for at one moment says
+ * little; over some time the slow rank is the one that hardly waits while the others do. */
+void cli_jobs_compare(struct cli_jobs *jobs, const struct cli_jobs *before);
 void cli_jobs_fini(struct cli_jobs *jobs);
 
 const char *cli_rank_state_name(enum cli_rank_state state);

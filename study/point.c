@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "launch/launcher.h"
+#include "study/launch.h"
 #include "study/network.h"
 #include "study/shared.h"
 #include "train/bucket.h"
@@ -96,20 +97,17 @@ static gm_status check_point(const struct study_point *point, gm_error *error)
     return gmt_layers_check(&point->layers, error);
 }
 
-static gm_status run_workers(const struct memory *memory, gm_error *error)
+int study_regime_threads(enum study_regime regime) { return regimes[regime].has_all_cores ? n_own_cores() : 1; }
+
+gm_status study_launch(const struct study_point *point, char *const *argv, const char *const *extra_env, gm_error *error)
 {
-    const struct study_point *point = &memory->job->point;
-    char path[PATH_MAX] = "/proc/self/exe", where[64], threads[40];
-    ssize_t n = readlink("/proc/self/exe", path, sizeof path - 1);
-    if (n > 0) path[n] = '\0';
-    snprintf(where, sizeof where, STUDY_VARIABLE "=/proc/%d/fd/%d", (int)getpid(), memory->fd);
-    snprintf(threads, sizeof threads, "OPENBLAS_NUM_THREADS=%d", memory->job->n_threads);
-    char                       name[] = "scaling";
-    char                      *argv[] = { path, name, NULL };
-    const char *const          extra_env[] = { where, threads, NULL };
+    char        threads[40];
+    const char *env[12] = { threads };
+    for (int i = 0; extra_env[i] != NULL && i < 10; i++) env[i + 1] = extra_env[i];
+    snprintf(threads, sizeof threads, "OPENBLAS_NUM_THREADS=%d", study_regime_threads(point->regime));
     const struct launch_options options = { .n_workers = point->world_size,
                                             .argv = argv,
-                                            .extra_env = extra_env,
+                                            .extra_env = env,
                                             .timeout_ms = POINT_LIMIT_MS,
                                             .bind = regimes[point->regime].has_all_cores ? LAUNCH_BIND_NONE : LAUNCH_BIND_CORES,
                                             .stdout_to_stderr = true,
@@ -126,6 +124,18 @@ static gm_status run_workers(const struct memory *memory, gm_error *error)
     }
     launch_result_fini(&result);
     return status;
+}
+
+/* Copies of this program, which find the memory. */
+static gm_status run_workers(const struct memory *memory, gm_error *error)
+{
+    char    path[PATH_MAX] = "/proc/self/exe", where[64], name[] = "scaling";
+    ssize_t n = readlink("/proc/self/exe", path, sizeof path - 1);
+    if (n > 0) path[n] = '\0';
+    snprintf(where, sizeof where, STUDY_VARIABLE "=/proc/%d/fd/%d", (int)getpid(), memory->fd);
+    char             *argv[] = { path, name, NULL };
+    const char *const extra_env[] = { where, NULL };
+    return study_launch(&memory->job->point, argv, extra_env, error);
 }
 
 static gm_status measure(struct memory *memory, struct study_result *result, gm_error *error)
@@ -150,7 +160,7 @@ gm_status study_measure(const struct study_point *point, struct study_result *re
     if (status == GM_OK) status = open_memory(&memory, point, error);
     if (status != GM_OK) return status;
     memory.job->point = *point;
-    memory.job->n_threads = regimes[point->regime].has_all_cores ? n_own_cores() : 1;
+    memory.job->n_threads = study_regime_threads(point->regime);
     status = measure(&memory, result, error);
     close_memory(&memory);
     return status;

@@ -64,7 +64,9 @@ struct study_result {
     bool     is_pinned;
     bool     are_identical; /* all ranks hold the same state at the end; true without communication */
     char     transport[16]; /* that was used: "tcp", "shm", "none" */
-    int      slowest_rank;  /* which the others wait for most; -1: a world of one */
+    int      last_rank;      /* that costs most by coming last to exchanges (train/arrivals.h); -1: a world of one */
+    double   last_cost_ms;   /* ... in an average step */
+    double   last_share;     /* of the steps that it came last to */
     struct study_rank ranks[STUDY_MAX_RANKS];
 };
 

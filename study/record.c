@@ -65,14 +65,48 @@ static void add_repeats(cJSON *object, const struct study_row *row)
     }
 }
 
+static void add_time(cJSON *object)
+{
+    char   at[32];
+    time_t now = time(NULL);
+    strftime(at, sizeof at, "%Y-%m-%dT%H:%M:%SZ", gmtime(&now));
+    cJSON_AddStringToObject(object, "time", at);
+}
+
+cJSON *study_record_beside(const struct study_row *row, const char *system)
+{
+    const struct study_point *point = &row->point;
+    char                      layers[256];
+    if (row->beside_median_ms <= 0) return NULL;
+    cJSON *object = cJSON_CreateObject();
+    cJSON_AddStringToObject(object, "peer", system);
+    cJSON_AddStringToObject(object, "regime", study_regime_name(point->regime));
+    cJSON_AddNumberToObject(object, "world_size", point->world_size);
+    cJSON_AddStringToObject(object, "network", point->network);
+    cJSON_AddStringToObject(object, "transport", "tcp");
+    cJSON_AddStringToObject(object, "wire", "f32");
+    cJSON_AddNumberToObject(object, "batch", (double)point->batch);
+    cJSON_AddStringToObject(object, "layers", gmt_layers_format(&point->layers, layers, sizeof layers));
+    cJSON_AddNumberToObject(object, "repeats", row->n_repeats);
+    cJSON_AddNumberToObject(object, "median_ms", row->beside_median_ms);
+    cJSON_AddNumberToObject(object, "speedup", row->beside_speedup);
+    cJSON_AddNumberToObject(object, "samples_per_s", (double)point->batch / row->beside_median_ms * 1e3);
+    cJSON_AddNumberToObject(object, "ratio", row->beside_ratio);
+    cJSON_AddBoolToObject(object, "pinned", row->runs[0].is_pinned);
+    cJSON_AddNumberToObject(object, "threads", row->runs[0].n_threads);
+    cJSON *steps = cJSON_AddArrayToObject(object, "step_ms");
+    for (int i = 0; i < row->n_repeats; i++) cJSON_AddItemToArray(steps, cJSON_CreateNumber(row->beside_ms[i]));
+    add_machine(object);
+    add_time(object);
+    return object;
+}
+
 cJSON *study_record(const struct study_row *row)
 {
     const struct study_point  *point = &row->point;
     const struct study_result *run = &row->runs[0];
-    char                       layers[256], at[32];
-    time_t                     now = time(NULL);
+    char                       layers[256];
     cJSON                     *object = cJSON_CreateObject();
-    strftime(at, sizeof at, "%Y-%m-%dT%H:%M:%SZ", gmtime(&now));
     cJSON_AddStringToObject(object, "peer", "gradmesh");
     cJSON_AddStringToObject(object, "regime", study_regime_name(point->regime));
     cJSON_AddNumberToObject(object, "world_size", point->world_size);
@@ -107,7 +141,7 @@ cJSON *study_record(const struct study_row *row)
     add_ranks(object, row);
     add_repeats(object, row);
     add_machine(object);
-    cJSON_AddStringToObject(object, "time", at);
+    add_time(object);
     return object;
 }
 
@@ -146,19 +180,27 @@ static bool put_file(const struct gmi_buffer *text, const char *path)
     return false;
 }
 
+static bool add_line(struct gmi_buffer *text, cJSON *record)
+{
+    char *line = record != NULL ? cJSON_PrintUnformatted(record) : NULL;
+    cJSON_Delete(record);
+    if (line == NULL) return false;
+    gmi_buffer_append(text, line, strlen(line));
+    gmi_buffer_append(text, "\n", 1);
+    free(line);
+    return true;
+}
+
 static bool add_rows(struct gmi_buffer *text, const struct study *study)
 {
-    for (int i = 0; i < study->n_rows; i++) {
-        if (study->rows[i].n_repeats == 0) continue;
-        cJSON *record = study_record(&study->rows[i]);
-        char  *line = record != NULL ? cJSON_PrintUnformatted(record) : NULL;
-        cJSON_Delete(record);
-        if (line == NULL) return false;
-        gmi_buffer_append(text, line, strlen(line));
-        gmi_buffer_append(text, "\n", 1);
-        free(line);
+    bool is_good = true;
+    for (int i = 0; i < study->n_rows && is_good; i++) {
+        const struct study_row *row = &study->rows[i];
+        if (row->n_repeats == 0) continue;
+        is_good = add_line(text, study_record(row));
+        if (is_good && row->beside_median_ms > 0) is_good = add_line(text, study_record_beside(row, study->beside_system));
     }
-    return true;
+    return is_good && !text->is_out_of_memory;
 }
 
 gm_status study_write_records(const struct study *study, const char *dir, bool is_appending, gm_error *error)

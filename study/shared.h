@@ -21,6 +21,10 @@ struct study_account {
     bool              is_overlapping;
     bool              uses_memory, uses_tcp;
     int64_t           cpu_ns;
+    int               last_rank; /* that cost most by coming last; the same on all ranks */
+    int64_t           last_cost_ns; /* in an average step */
+    double            last_share;   /* of the steps that it came last to */
+    int64_t           clock_error_ns;
     uint64_t          payload_bytes;
     char              state_hash[GMT_HASH_HEX_BYTES];
     struct study_step steps[STUDY_MAX_STEPS];

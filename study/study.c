@@ -76,6 +76,26 @@ static gm_status measure_zero(struct study *study, int row, int repeat, gm_error
     return status;
 }
 
+/* Once for all rows that it has no part in: it knows one transport and one format. */
+static int beside_row_of(const struct study *study, int row)
+{
+    for (int i = 0; i < row; i++)
+        if (study->rows[i].point.world_size == study->rows[row].point.world_size && study->rows[i].base == study->rows[row].base)
+            return i;
+    return row;
+}
+
+static gm_status measure_beside(struct study *study, int row, int repeat, gm_error *error)
+{
+    int like = beside_row_of(study, row);
+    if (study->beside == NULL || strcmp(study->rows[row].point.network, "loopback") != 0) return GM_OK;
+    if (like == row)
+        return study_measure_beside(&study->rows[row].point, study->beside, &study->rows[row].beside_ms[repeat],
+                                    study->beside_system, error);
+    study->rows[row].beside_ms[repeat] = study->rows[like].beside_ms[repeat];
+    return GM_OK;
+}
+
 static gm_status measure_row(struct study *study, int i, int repeat, gm_error *error)
 {
     struct study_row *row = &study->rows[i];
@@ -83,6 +103,7 @@ static gm_status measure_row(struct study *study, int i, int repeat, gm_error *e
     if (status != GM_OK) return status;
     if (row->point.world_size == 1) row->zero_ms[repeat] = row->runs[repeat].median_ms;
     else status = measure_zero(study, i, repeat, error);
+    if (status == GM_OK) status = measure_beside(study, i, repeat, error);
     row->n_repeats = repeat + 1;
     return status;
 }
@@ -128,13 +149,30 @@ static size_t rank_offset(int rank, size_t field)
     return offsetof(struct study_result, ranks) + (size_t)rank * sizeof(struct study_rank) + field;
 }
 
-/* A rank stands out when the others wait for it for more than this share of a step and it does not wait half as long. */
+/* A rank that comes late costs at least this part of a step, or it is not worth a name. */
 #define SLOW_SHARE 0.05
+
+/* The rank that came last to most steps in most of the repeats. */
+static void find_slowest(struct study_row *row)
+{
+    double costs_ms[STUDY_MAX_REPEATS];
+    row->slowest_rank = -1;
+    row->slowest_cost_ms = 0;
+    for (int r = 0; r < row->point.world_size && row->point.world_size > 1; r++) {
+        int n = 0;
+        for (int i = 0; i < row->n_repeats; i++)
+            if (row->runs[i].last_rank == r && row->runs[i].last_share > 0.5) costs_ms[n++] = row->runs[i].last_cost_ms;
+        if (2 * n <= row->n_repeats) continue;
+        double cost_ms = study_median(costs_ms, n);
+        if (cost_ms < SLOW_SHARE * row->median_ms) return;
+        row->slowest_rank = r;
+        row->slowest_cost_ms = cost_ms;
+    }
+}
 
 static void finish_ranks(struct study_row *row)
 {
-    int n = row->point.world_size, slowest = 0;
-    for (int r = 0; r < n; r++) {
+    for (int r = 0; r < row->point.world_size; r++)
         row->by_rank[r] = (struct study_rank){
             .compute_ms = median_of(row, rank_offset(r, offsetof(struct study_rank, compute_ms))),
             .comm_exposed_ms = median_of(row, rank_offset(r, offsetof(struct study_rank, comm_exposed_ms))),
@@ -143,15 +181,21 @@ static void finish_ranks(struct study_row *row)
             .median_ms = median_of(row, rank_offset(r, offsetof(struct study_rank, median_ms))),
             .cpu = row->runs[0].ranks[r].cpu,
         };
-        if (row->by_rank[r].wait_ms < row->by_rank[slowest].wait_ms) slowest = r;
+    find_slowest(row);
+}
+
+static void finish_beside(struct study_row *row, const struct study_row *base, int n)
+{
+    double times_ms[STUDY_MAX_REPEATS], speedups[STUDY_MAX_REPEATS], ratios[STUDY_MAX_REPEATS];
+    if (n == 0 || row->beside_ms[0] <= 0) return;
+    for (int i = 0; i < n; i++) {
+        times_ms[i] = row->beside_ms[i];
+        speedups[i] = base->beside_ms[i] / row->beside_ms[i];
+        ratios[i] = row->beside_ms[i] / row->runs[i].median_ms;
     }
-    double others_ms = 0;
-    for (int r = 0; r < n; r++)
-        if (r != slowest) others_ms += row->by_rank[r].wait_ms / (n - 1);
-    double cost_ms = others_ms - row->by_rank[slowest].wait_ms;
-    bool   stands_out = n > 1 && cost_ms > SLOW_SHARE * row->median_ms && cost_ms > others_ms / 2;
-    row->slowest_rank = stands_out ? slowest : -1;
-    row->slowest_cost_ms = stands_out ? cost_ms : 0;
+    row->beside_median_ms = study_median(times_ms, n);
+    row->beside_speedup = study_median(speedups, n);
+    row->beside_ratio = study_median(ratios, n);
 }
 
 static void finish_row(struct study_row *row, const struct study_row *base)
@@ -169,6 +213,7 @@ static void finish_row(struct study_row *row, const struct study_row *base)
     row->speedup = study_median(speedups, n);
     row->zero_comm_speedup = study_median(zeros, n);
     row->zero_comm_share = study_median(shares, n);
+    finish_beside(row, base, n);
     row->efficiency = row->speedup / row->point.world_size;
     row->compute_ms = median_of(row, offsetof(struct study_result, compute_ms));
     row->comm_exposed_ms = median_of(row, offsetof(struct study_result, comm_exposed_ms));

@@ -7,6 +7,7 @@
 #ifndef STUDY_STUDY_H
 #define STUDY_STUDY_H
 
+#include "study/beside.h"
 #include "study/point.h"
 
 enum { STUDY_MAX_REPEATS = 25, STUDY_MAX_ROWS = 128 };
@@ -17,6 +18,7 @@ struct study_row {
     int                 n_repeats;
     struct study_result runs[STUDY_MAX_REPEATS];
     double              zero_ms[STUDY_MAX_REPEATS]; /* of N independent trainings of B / N; of one worker: its own */
+    double              beside_ms[STUDY_MAX_REPEATS]; /* of the program beside; 0: it was not measured */
     int                 base; /* the row of one worker that it is compared with */
 
     /* Made by study_finish: */
@@ -25,13 +27,17 @@ struct study_row {
     double zero_comm_speedup; /* what it would be without any exchange */
     double zero_comm_share;   /* speedup / zero_comm_speedup, up to 1 */
     double efficiency;        /* speedup / workers */
+    double beside_median_ms, beside_speedup; /* 0: not measured; its step, and over one worker of its own */
+    double beside_ratio;      /* its step / this step */
     double compute_ms, comm_exposed_ms, comm_hidden_ms, wait_ms, cpu_s;
     struct study_rank by_rank[STUDY_MAX_RANKS];
-    int    slowest_rank;      /* -1: none stands out */
-    double slowest_cost_ms;   /* that the others wait for it, per step */
+    int    slowest_rank;      /* that came last to most steps in most repeats and costs more than 5 % of a step; -1: none */
+    double slowest_cost_ms;   /* by what a step would be shorter if it did not come late */
 };
 
 struct study {
+    const char      *beside; /* a command that trains the same, over TCP on loopback, f32 (beside.h); NULL: none */
+    char             beside_system[STUDY_SYSTEM_BYTES]; /* what it calls itself */
     int              n_rows;
     struct study_row rows[STUDY_MAX_ROWS];
 };

@@ -78,15 +78,6 @@ static void name_transport(const struct study_job *job, struct study_result *res
     strcpy(result->transport, uses_memory && uses_tcp ? "shm+tcp" : uses_memory ? "shm" : uses_tcp ? "tcp" : "none");
 }
 
-/* The one that waits least is the one that is waited for. */
-static int find_slowest(const struct study_result *result, int world_size)
-{
-    int slowest = 0;
-    for (int r = 1; r < world_size; r++)
-        if (result->ranks[r].wait_ms < result->ranks[slowest].wait_ms) slowest = r;
-    return world_size > 1 ? slowest : -1;
-}
-
 void study_summarize(const struct study_job *job, struct study_result *result)
 {
     int n = job->point.world_size, chosen[STUDY_MAX_STEPS];
@@ -111,5 +102,10 @@ void study_summarize(const struct study_job *job, struct study_result *result)
         if (!job->point.is_zero_comm) result->are_identical &= strcmp(account->state_hash, job->accounts[0].state_hash) == 0;
     }
     name_transport(job, result);
-    result->slowest_rank = job->point.is_zero_comm ? -1 : find_slowest(result, n);
+    const struct study_account *first = &job->accounts[0];
+    bool                        is_alone = n == 1 || job->point.is_zero_comm;
+    result->last_rank = is_alone ? -1 : first->last_rank;
+    result->last_cost_ms = is_alone ? 0 : (double)first->last_cost_ns / 1e6;
+    result->last_share = is_alone ? 0 : first->last_share;
+    result->clock_error_us = is_alone ? 0 : (double)first->clock_error_ns / 1e3;
 }

@@ -69,6 +69,19 @@ void study_print_table(FILE *file, const struct study *study)
     }
 }
 
+void study_print_beside(FILE *file, const struct study *study)
+{
+    if (study->beside == NULL) return;
+    fprintf(file, "\nregime  workers  by               step in ms  %24s  times as fast\n", study->beside_system);
+    for (int i = 0; i < study->n_rows; i++) {
+        const struct study_row *row = &study->rows[i];
+        char                    setting[64];
+        if (row->beside_median_ms > 0)
+            fprintf(file, "%-6s  %7d  %-16s %10.3f  %24.3f  %13.2f\n", study_regime_name(row->point.regime), row->point.world_size,
+                    setting_of(row, setting, sizeof setting), row->median_ms, row->beside_median_ms, row->beside_ratio);
+    }
+}
+
 /* ---- the words ---------------------------------------------------------------------------------- */
 
 static void print_eater(FILE *file, const struct study_row *row)

@@ -17,6 +17,7 @@ enum study_eater study_eater_of(const struct study_row *row);
 const struct study_row *study_best_of(const struct study *study, const struct study_row *row);
 
 void study_print_table(FILE *file, const struct study *study);
+void study_print_beside(FILE *file, const struct study *study); /* nothing if nothing was measured beside */
 void study_print_verdict(FILE *file, const struct study *study);
 
 #endif

@@ -43,6 +43,7 @@ struct worker {
     struct gmt_mlp        mlp;
     struct gmt_optimizer  optimizer;
     struct gmt_ddp        ddp;
+    struct gmt_arrivals   arrivals;
     gm_error              error;
 };
 
@@ -228,6 +229,25 @@ static gm_status warm_up(struct worker *w, int *n_steps)
     return status;
 }
 
+/* What is exposed so far holds this rank's waiting for others, and what it slept while bytes travelled. */
+static gm_status settle_waits(struct worker *w, int n_steps)
+{
+    struct gmt_lateness lateness;
+    if (w->ddp.options.comm == NULL) return GM_OK;
+    gm_status status = library(w, gmt_arrivals_settle(&w->arrivals, w->comm, &lateness));
+    for (int i = 0; i < n_steps && status == GM_OK; i++) {
+        struct study_step *step = &w->account->steps[i];
+        int64_t            inside_ns = step->comm_exposed_ns + step->wait_ns;
+        step->wait_ns = w->arrivals.waits_ns[i] < inside_ns ? w->arrivals.waits_ns[i] : inside_ns;
+        step->comm_exposed_ns = inside_ns - step->wait_ns;
+    }
+    w->account->last_rank = lateness.last_rank;
+    w->account->last_cost_ns = lateness.last_cost_ns / n_steps;
+    w->account->last_share = (double)lateness.n_last / n_steps;
+    w->account->clock_error_ns = lateness.clock_error_ns;
+    return status;
+}
+
 static int64_t cpu_now_ns(void)
 {
     struct timespec at;
@@ -239,7 +259,9 @@ static gm_status make_timed_steps(struct worker *w, int n_steps)
 {
     struct study_account *account = w->account;
     gm_traffic            before, after;
-    gm_status             status = library(w, gm_barrier(w->comm));
+    gm_status             status =
+        gmt_arrivals_init(&w->arrivals, w->ddp.options.comm, w->ddp.n_buckets, (size_t)n_steps, &w->error);
+    if (status == GM_OK) status = library(w, gm_barrier(w->comm));
     if (status != GM_OK) return status;
     (void)gm_comm_traffic(w->comm, GM_COLLECTIVE_END, &before);
     int64_t cpu_ns = cpu_now_ns(), last_ns = gmi_now_ns();
@@ -248,6 +270,7 @@ static gm_status make_timed_steps(struct worker *w, int n_steps)
         int64_t now_ns = gmi_now_ns();
         account->steps[i].elapsed_ns = now_ns - last_ns;
         last_ns = now_ns;
+        gmt_arrivals_add(&w->arrivals, w->ddp.passages);
     }
     if (status != GM_OK) return status;
     account->cpu_ns = cpu_now_ns() - cpu_ns;
@@ -257,6 +280,7 @@ static gm_status make_timed_steps(struct worker *w, int n_steps)
     account->uses_tcp = after.payload_sent_bytes + after.protocol_sent_bytes - after.memory_sent_bytes >
                         before.payload_sent_bytes + before.protocol_sent_bytes - before.memory_sent_bytes;
     account->n_steps = n_steps;
+    status = settle_waits(w, n_steps);
     /* Who is ready first must not make room for those that are still timed. */
     atomic_fetch_add(&w->job->n_done, 1);
     while (w->job->point.is_zero_comm && atomic_load(&w->job->n_done) < w->world_size && status == GM_OK)

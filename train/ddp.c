@@ -27,6 +27,14 @@ size_t gmt_ddp_max_rows(size_t global_batch, int world_size, size_t accumulate)
     return larger_part(larger_part(global_batch, (size_t)world_size), accumulate);
 }
 
+static size_t count_buckets(const struct gmt_ddp *ddp)
+{
+    size_t n = 0;
+    for (size_t end = ddp->mlp->params.n_elems; end > 0; n++)
+        end = gmt_bucket_before(&ddp->mlp->params, ddp->options.bucket_bytes, end).first_elem;
+    return n;
+}
+
 gm_status gmt_ddp_init(struct gmt_ddp *ddp, const struct gmt_ddp_options *options,
                        struct gmt_mlp *mlp, struct gmt_optimizer *optimizer, gm_error *error)
 {
@@ -57,8 +65,10 @@ gm_status gmt_ddp_init(struct gmt_ddp *ddp, const struct gmt_ddp_options *option
     GMI_CHECK(gmi_mul_sizes(ddp->max_micro_rows, gmt_mlp_n_in(mlp), &n_inputs));
     ddp->inputs = gmi_alloc(n_inputs, sizeof *ddp->inputs);
     ddp->labels = gmi_alloc(ddp->max_micro_rows, sizeof *ddp->labels);
+    ddp->n_buckets = count_buckets(ddp);
+    ddp->passages = gmi_alloc(ddp->n_buckets, sizeof *ddp->passages);
     gm_status status = GM_OK;
-    if (ddp->inputs == NULL || ddp->labels == NULL)
+    if (ddp->inputs == NULL || ddp->labels == NULL || ddp->passages == NULL)
         status = gmi_error_set(error, GM_ERR_NOMEM, "no memory for %zu samples",
                                ddp->max_micro_rows);
     if (status == GM_OK)
@@ -71,9 +81,11 @@ void gmt_ddp_fini(struct gmt_ddp *ddp)
 {
     gmi_free(ddp->inputs);
     gmi_free(ddp->labels);
+    gmi_free(ddp->passages);
     gmt_feedback_fini(&ddp->feedback);
     ddp->inputs = NULL;
     ddp->labels = NULL;
+    ddp->passages = NULL;
 }
 
 /* ---- local part ------------------------------------------------------------------------------ */
@@ -100,8 +112,9 @@ enum { MAX_IN_FLIGHT = 32 };
 
 /* A bucket whose all-reduce was started. */
 struct flight {
-    gm_work          *work;
-    struct gmt_bucket bucket;
+    gm_work            *work;
+    struct gmt_bucket   bucket;
+    struct gmt_passage *passage;
 };
 
 /* The exchange of one step's gradient, bucket by bucket:
@@ -109,14 +122,15 @@ struct flight {
  *     0 ............ next_end ................................................ n_elems
  *     not exchanged yet      | in flight, the oldest first | reduced and looked at
  *
- * Every bucket is looked at twice: before, for what is wrong with this rank's share, and after,
- * for what is wrong with the sum. */
+ * The sum of every bucket is looked at. Whose share made it bad is found out only then
+ * (look_at_own_share): to look at every share in every step would cost a pass over the gradient. */
 struct exchange {
     struct gmt_ddp *ddp;
     bool            is_overlapping;
     size_t          next_end;
     struct flight   flights[MAX_IN_FLIGHT];
     size_t          first_flight, n_flights;
+    size_t          n_exchanged; /* buckets that were begun */
     enum trouble    trouble; /* of this rank's share */
     bool            is_sum_finite;
     int64_t         library_ns; /* spent in the library by this thread */
@@ -147,7 +161,10 @@ static void finish_oldest(struct exchange *x)
     int64_t        start_ns = gmi_now_ns();
     gm_status      status = gm_work_wait(flight->work, -1);
     gm_work_release(flight->work);
-    x->library_ns += gmi_now_ns() - start_ns;
+    int64_t        end_ns = gmi_now_ns();
+    x->library_ns += end_ns - start_ns;
+    flight->passage->blocked_ns = start_ns;
+    flight->passage->end_ns = end_ns;
     x->first_flight = (x->first_flight + 1) % MAX_IN_FLIGHT;
     x->n_flights--;
     if (status == GM_OK) look_at_sum(x, flight->bucket);
@@ -164,6 +181,8 @@ static void start(struct exchange *x, struct gmt_bucket bucket, float *values)
                                                 bucket.n_elems, GM_F32, GM_SUM, &flight->work);
     x->library_ns += gmi_now_ns() - start_ns;
     flight->bucket = bucket;
+    flight->passage = &x->ddp->passages[x->n_exchanged];
+    flight->passage->arrival_ns = start_ns;
     if (status == GM_OK) x->n_flights++;
     else exchange_failed(x, status);
 }
@@ -175,7 +194,9 @@ static void reduce(struct exchange *x, struct gmt_bucket bucket, float *values)
         int64_t   start_ns = gmi_now_ns();
         gm_status status =
             gm_all_reduce(comm, values, values, bucket.n_elems, GM_F32, GM_SUM);
-        x->library_ns += gmi_now_ns() - start_ns;
+        int64_t end_ns = gmi_now_ns();
+        x->library_ns += end_ns - start_ns;
+        x->ddp->passages[x->n_exchanged] = (struct gmt_passage){ start_ns, start_ns, end_ns };
         if (status != GM_OK) {
             exchange_failed(x, status);
             return;
@@ -190,14 +211,13 @@ static void exchange_bucket(struct exchange *x, struct gmt_bucket bucket)
     float          *values = ddp->mlp->params.gradients + bucket.first_elem;
     bool            is_first = bucket.first_elem + bucket.n_elems == ddp->mlp->params.n_elems;
     bool            is_last = bucket.first_elem == 0;
-    if (ddp->world_size > 1 && x->trouble == NO_TROUBLE && !gmt_all_finite(values, bucket.n_elems))
-        x->trouble = BAD_GRADIENT;
     /* A bad loss must be in the sum, where every rank sees it. */
     if (is_first && x->trouble == BAD_LOSS) values[0] = NAN;
     gmt_feedback_apply(&ddp->feedback, values, bucket.first_elem, bucket.n_elems);
     /* After the last one nothing is left to be computed: this thread moves it itself. */
     if (x->is_overlapping && !is_last) start(x, bucket, values);
     else reduce(x, bucket, values);
+    x->n_exchanged++;
 }
 
 /* The gradient is complete from first_elem on: a gmt_ready_fn. */
@@ -226,10 +246,10 @@ static gm_status exchange_finish(struct exchange *x)
 
 /* ---- the gradient ---------------------------------------------------------------------------- */
 
-/* Brings the samples, adds up the gradient of this rank's share, micro-batch by micro-batch, and
- * exchanges it; while the last of them is computed, if it is to overlap. */
-static gm_status make_gradient(struct gmt_ddp *ddp, size_t n_samples, struct exchange *x,
-                               struct gmt_step_report *report, gm_error *error)
+/* Brings the samples and adds up the gradient of this rank's share, micro-batch by micro-batch. x: exchanges it while the
+ * last of them is computed, if it is to overlap; may be NULL. */
+static gm_status add_up_gradient(struct gmt_ddp *ddp, size_t n_samples, struct exchange *x, struct gmt_step_report *report,
+                                 gm_error *error)
 {
     float  scale = (float)(1.0 / (double)n_samples);
     size_t share_first, share_n, first, n;
@@ -244,20 +264,37 @@ static gm_status make_gradient(struct gmt_ddp *ddp, size_t n_samples, struct exc
                                   : ddp->options.gather(ddp->options.gather_user, first, n,
                                                         ddp->inputs, ddp->labels, error);
         report->gather_ns += gmi_now_ns() - start_ns;
-        if (status != GM_OK) {
-            if (ddp->options.comm != NULL)
-                gm_comm_abort(ddp->options.comm, error != NULL
-                                                     ? error->text
-                                                     : "a rank could not read its samples");
-            return status;
-        }
+        if (status != GM_OK) return status;
         add_loss(&report->loss, gmt_mlp_loss(ddp->mlp, ddp->inputs, ddp->labels, n, scale));
-        bool is_last = k + 1 == n_parts;
+        bool is_last = k + 1 == n_parts && x != NULL;
         if (is_last && !isfinite(report->loss.loss_sum)) x->trouble = BAD_LOSS;
         gmt_mlp_backward(ddp->mlp, ddp->inputs, n, k > 0,
                          is_last && x->is_overlapping ? exchange_from : NULL, x);
     }
-    return exchange_finish(x);
+    return GM_OK;
+}
+
+static gm_status make_gradient(struct gmt_ddp *ddp, size_t n_samples, struct exchange *x,
+                               struct gmt_step_report *report, gm_error *error)
+{
+    gm_status status = add_up_gradient(ddp, n_samples, x, report, error);
+    if (status == GM_OK) return exchange_finish(x);
+    if (ddp->options.comm != NULL)
+        gm_comm_abort(ddp->options.comm,
+                      error != NULL ? error->text : "a rank could not read its samples");
+    return status;
+}
+
+/* The sum has taken the place of this rank's share: computes it again, as nothing that it is made from has changed. */
+static void look_at_own_share(struct exchange *x, size_t n_samples)
+{
+    struct gmt_ddp        *ddp = x->ddp;
+    struct gmt_step_report unused = { .culprit = -1 };
+    gm_error               error;
+    if (x->trouble != NO_TROUBLE || ddp->world_size == 1) return;
+    gmi_error_clear(&error);
+    if (add_up_gradient(ddp, n_samples, NULL, &unused, &error) != GM_OK) return;
+    if (!gmt_all_finite(ddp->mlp->params.gradients, ddp->mlp->params.n_elems)) x->trouble = BAD_GRADIENT;
 }
 
 /* Asks everybody, when all know that the sum is bad, who began, and says so in *error. */
@@ -312,7 +349,10 @@ static gm_status step(struct exchange *x, size_t n_samples, double learning_rate
     struct gmt_ddp *ddp = x->ddp;
     gm_status       status = make_gradient(ddp, n_samples, x, report, error);
     if (status != GM_OK) return status;
-    if (!x->is_sum_finite) return name_the_culprit(x, report);
+    if (!x->is_sum_finite) {
+        look_at_own_share(x, n_samples);
+        return name_the_culprit(x, report);
+    }
     if (ddp->options.clip_norm > 0)
         report->gradient_norm = gmt_clip(ddp->mlp->params.gradients, ddp->mlp->params.n_elems,
                                          ddp->options.clip_norm);

@@ -20,7 +20,8 @@
  * A gradient or loss that is not finite stops all ranks in the same step, before the update, with
  * the same sentence. No extra round trip: what is not finite on one rank makes the sum non-finite
  * on all of them (a non-finite loss with a finite gradient is made to), every rank looks at the
- * sum, and only when it is bad do they ask each other who began. */
+ * sum, and only when it is bad does each compute its share once more, to look at that, and do they ask each other who
+ * began. */
 #ifndef GMT_DDP_H
 #define GMT_DDP_H
 
@@ -29,6 +30,7 @@
 #include <stdint.h>
 
 #include "gradmesh.h"
+#include "train/arrivals.h"
 #include "train/feedback.h"
 #include "train/mlp.h"
 #include "train/optimizer.h"
@@ -50,6 +52,8 @@ struct gmt_ddp {
     struct gmt_mlp        *mlp;       /* not owned */
     struct gmt_optimizer  *optimizer; /* not owned */
     struct gmt_feedback    feedback;
+    struct gmt_passage    *passages; /* (n_buckets): of the last step that got through, by its buckets */
+    size_t                 n_buckets;
     int      rank, world_size;
     size_t   max_micro_rows;
     float   *inputs; /* (max_micro_rows, n_in) */

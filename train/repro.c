@@ -234,7 +234,9 @@ static gm_status sum_shards(struct step *s)
     }
     int64_t   start_ns = gmi_now_ns();
     gm_status status = gm_all_reduce_exact(comm, repro->accumulator, repro->sums);
-    s->library_ns += gmi_now_ns() - start_ns;
+    int64_t   end_ns = gmi_now_ns();
+    s->library_ns += end_ns - start_ns;
+    repro->passage = (struct gmt_passage){ start_ns, start_ns, end_ns };
     return status == GM_OK ? GM_OK : library_failed(s, status);
 }
 

@@ -23,6 +23,7 @@
 #include "train/mlp.h"
 #include "train/optimizer.h"
 #include "train/shards.h"
+#include "train/arrivals.h"
 #include "train/step.h"
 
 struct gmt_repro_options {
@@ -52,6 +53,7 @@ struct gmt_repro {
     uint8_t        *labels;      /* (max_rows) */
     size_t         *ends;        /* (n_shards): of the shards computed at a time */
     struct gmt_loss *losses;     /* (n_shards): of the same */
+    struct gmt_passage passage;  /* of the last step's exchange */
 };
 
 /* Rows that a model needs (gmt_mlp_init's max_rows). */

@@ -16,6 +16,8 @@
 
 #define EVALUATION_ROWS 256 /* at a time: enough for a fast matrix product */
 
+enum { MOST_ARRIVALS = 1 << 16, MOST_KEPT_STEPS = 512 };
+
 /* ---- calls of the library, accounted --------------------------------------------------------- */
 
 void gmt_trainer_expect(struct gmt_trainer *trainer, gm_collective which, size_t count,
@@ -149,6 +151,16 @@ static gm_status make_repro(struct gmt_trainer *trainer, gm_error *error)
     return gmt_repro_init(&trainer->repro, &repro, &trainer->mlp, &trainer->optimizer, error);
 }
 
+/* So much is kept between two reports that gathering it weighs nothing beside the gradients. */
+static gm_status make_arrivals(struct gmt_trainer *trainer, gm_error *error)
+{
+    size_t n_per_step = is_reproducible(trainer) ? 1 : trainer->ddp.n_buckets;
+    size_t max_steps = MOST_ARRIVALS / ((size_t)trainer->world_size * n_per_step);
+    if (max_steps < 1) max_steps = 1;
+    return gmt_arrivals_init(&trainer->arrivals, trainer->options.comm, n_per_step, gmi_min_size(max_steps, MOST_KEPT_STEPS),
+                             error);
+}
+
 static gm_status make_parts(struct gmt_trainer *trainer, gm_error *error)
 {
     const struct gmt_recipe          *recipe = &trainer->recipe;
@@ -159,6 +171,8 @@ static gm_status make_parts(struct gmt_trainer *trainer, gm_error *error)
                               recipe->batch, error);
     if (status != GM_OK) return status;
     status = is_reproducible(trainer) ? make_repro(trainer, error) : make_ddp(trainer, error);
+    if (status != GM_OK) return status;
+    status = make_arrivals(trainer, error);
     if (status != GM_OK) return status;
     status = gmt_evaluator_init(&trainer->evaluator, options->comm, &options->data->test, error);
     if (status != GM_OK) return status;
@@ -203,6 +217,7 @@ void gmt_trainer_fini(struct gmt_trainer *trainer)
     gmt_ddp_fini(&trainer->ddp);
     gmt_repro_fini(&trainer->repro);
     gmt_bits_close(trainer->bits);
+    gmt_arrivals_fini(&trainer->arrivals);
     gmt_evaluator_fini(&trainer->evaluator);
     gmt_sampler_fini(&trainer->sampler);
     gmt_optimizer_fini(&trainer->optimizer);
@@ -250,6 +265,15 @@ static void expect_gradient(struct gmt_trainer *trainer)
     }
 }
 
+static void keep_arrivals(struct gmt_trainer *trainer, const struct gmt_step_report *report)
+{
+    size_t n_before = trainer->arrivals.n_steps;
+    gmt_arrivals_add(&trainer->arrivals, is_reproducible(trainer) ? &trainer->repro.passage : trainer->ddp.passages);
+    if (trainer->arrivals.n_steps == n_before) return;
+    trainer->asleep_ns += report->wait_ns;
+    trainer->kept_ns += report->elapsed_ns;
+}
+
 gm_status gmt_trainer_step(struct gmt_trainer *trainer, struct gmt_step_report *report,
                            gm_error *error)
 {
@@ -277,6 +301,7 @@ gm_status gmt_trainer_step(struct gmt_trainer *trainer, struct gmt_step_report *
     trainer->split.elapsed_ns += report->elapsed_ns;
     if (status != GM_OK) return status;
     expect_gradient(trainer);
+    keep_arrivals(trainer, report);
     trainer->n_samples += trainer->batch.n_samples;
     trainer->cursor = gmt_cursor_next(&trainer->sampler, trainer->cursor);
     trainer->step++;
@@ -295,6 +320,7 @@ struct run {
     uint64_t              report_samples; /* trainer->n_samples at the last report */
     int64_t               step_ns;        /* inside of steps, all and at the last report */
     int64_t               report_step_ns;
+    int64_t               late_steps_ns;  /* of the steps whose arrivals were settled */
     struct gmt_time_split report_split, epoch_split; /* trainer->split then */
     struct gmt_evaluation test;
     struct gmt_state_digest digest; /* at the last report */
@@ -329,6 +355,25 @@ static double norm_of_last_step(const struct gmt_trainer *trainer, const struct 
                     trainer->mlp.params.n_elems);
 }
 
+/* Who came late since the last report. What was booked as waiting is how long this rank slept, as nobody else's clock was
+ * known then; some of that was for bytes on their way, and a rank may also wait without sleeping. */
+static gm_status settle_arrivals(struct gmt_trainer *trainer, struct run *run, struct gmt_lateness *lateness, gm_error *error)
+{
+    struct gmt_arrivals *arrivals = &trainer->arrivals;
+    size_t               n_gathered = gmt_arrivals_gathered(arrivals);
+    gm_traffic           before = read_traffic(trainer);
+    gm_status            status = gmt_arrivals_settle(arrivals, trainer->options.comm, lateness);
+    if (status != GM_OK) return gmt_trainer_library_error(trainer, status, error);
+    if (n_gathered > 0) gmt_trainer_expect(trainer, GM_ALL_GATHER, n_gathered, GM_I64);
+    book_communication(trainer, &before);
+    int64_t more_ns = lateness->wait_ns - trainer->asleep_ns;
+    trainer->split.wait_ns += more_ns;
+    trainer->split.comm_exposed_ns -= more_ns;
+    run->late_steps_ns += trainer->kept_ns;
+    trainer->asleep_ns = trainer->kept_ns = 0;
+    return GM_OK;
+}
+
 /* Sums the losses since the last report over the ranks and tells the listener. `batch` and
  * `epoch` are those of the step before. */
 static gm_status report(struct gmt_trainer *trainer, struct run *run, struct gmt_cursor done,
@@ -338,12 +383,16 @@ static gm_status report(struct gmt_trainer *trainer, struct run *run, struct gmt
                            (double)run->share.n_rows };
     gm_traffic before = read_traffic(trainer);
     bool       is_known = is_reproducible(trainer); /* to all, after each step */
+    int64_t    kept_ns = trainer->kept_ns;
+    struct gmt_lateness lateness = { .last_rank = -1 };
     if (trainer->options.comm != NULL && !is_known) {
         gm_status status = gm_all_reduce(trainer->options.comm, sums, sums, 3, GM_F64, GM_SUM);
         if (status != GM_OK) return gmt_trainer_library_error(trainer, status, error);
         gmt_trainer_expect(trainer, GM_ALL_REDUCE, 3, GM_F64);
         book_communication(trainer, &before);
     }
+    gm_status settled = settle_arrivals(trainer, run, &lateness, error);
+    if (settled != GM_OK) return settled;
     trainer->split.elapsed_ns = gmi_now_ns() - run->start_ns;
     run->epoch_loss += sums[0];
     run->epoch_rows += sums[2];
@@ -360,6 +409,8 @@ static gm_status report(struct gmt_trainer *trainer, struct run *run, struct gmt
                                .samples_per_s = per_second(trainer->n_samples - run->report_samples,
                                                            run->step_ns - run->report_step_ns),
                                .split = split_since(&trainer->split, &run->report_split),
+                               .lateness = lateness,
+                               .late_steps_ns = kept_ns,
                                .gradient_norm = norm_of_last_step(trainer, run),
                                .is_epoch_end = is_epoch_end };
     if (is_known && trainer->options.listener.report != NULL) {
@@ -493,6 +544,8 @@ static gm_status finish(struct gmt_trainer *trainer, struct run *run, struct gmt
     end->naive_bytes = trainer->naive_bytes;
     end->samples_per_s = per_second(trainer->n_samples, run->step_ns);
     end->split = trainer->split;
+    end->late_steps_ns = run->late_steps_ns;
+    gmt_arrivals_total(&trainer->arrivals, &end->lateness);
     return GM_OK;
 }
 

@@ -18,6 +18,7 @@
 #include <stdint.h>
 
 #include "gradmesh.h"
+#include "train/arrivals.h"
 #include "train/checkpoint.h"
 #include "train/data.h"
 #include "train/ddp.h"
@@ -37,7 +38,7 @@ struct gmt_time_split {
     int64_t loading_ns;      /* copying samples into batches */
     int64_t comm_exposed_ns; /* inside the library and busy */
     int64_t comm_hidden_ns;  /* collectives ran while this rank computed */
-    int64_t wait_ns;         /* inside the library and asleep: for the others, mostly */
+    int64_t wait_ns;         /* inside the library, for ranks that came later (arrivals.h) */
     int64_t evaluation_ns;   /* of the test set, with its communication */
     int64_t checkpoint_ns;   /* saving, or waiting for rank 0 to have saved */
 };
@@ -60,6 +61,8 @@ struct gmt_report {
     double   gradient_norm;  /* of the last step, before it was shortened */
     double   samples_per_s;
     struct gmt_time_split split; /* since the report before */
+    struct gmt_lateness   lateness; /* ... of its steps: who came last */
+    int64_t  late_steps_ns;         /* how long these steps took */
     bool     is_epoch_end;
     const struct gmt_state_digest *digest; /* of the state now, if the run is reproducible; else NULL */
 };
@@ -99,6 +102,8 @@ struct gmt_end {
     uint64_t naive_bytes;       /* what each rank would have sent by circulating whole gradients */
     double   samples_per_s;     /* of the steps alone, without evaluation and checkpoints */
     struct gmt_time_split split;
+    struct gmt_lateness   lateness; /* of all steps: who came last, and what that cost */
+    int64_t  late_steps_ns;         /* how long these steps took */
 };
 
 /* Told what happens, on every rank; any of them may be NULL. */
@@ -146,6 +151,8 @@ struct gmt_trainer {
     struct gmt_time_split      split; /* since the beginning */
     uint64_t                   n_samples;
     struct gmt_share           batch; /* the global batch that is being computed */
+    struct gmt_arrivals        arrivals; /* of steps since the last report */
+    int64_t                    asleep_ns, kept_ns; /* of these steps: asleep in the library; all of their time */
     struct gmt_rank_account   *accounts;
     bool                       is_overlapping;
     bool                       is_save_stuck;

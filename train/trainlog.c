@@ -35,6 +35,21 @@ static void add_split(cJSON *object, const struct gmt_time_split *split)
     add_number(object, "checkpoint_ms", ms(split->checkpoint_ns));
 }
 
+enum { N_LATENESS_FIELDS = 4 };
+
+/* Who came last, by how much in an average step, and in what part of the steps. */
+static void add_lateness(cJSON *object, const struct gmt_lateness *lateness, int64_t elapsed_ns)
+{
+    bool   is_known = lateness->last_rank >= 0;
+    double n_steps = is_known ? (double)lateness->n_steps : 1;
+    if (is_known) add_number(object, "last_rank", lateness->last_rank);
+    else cJSON_AddNullToObject(object, "last_rank");
+    add_number(object, "last_cost_ms", ms(lateness->last_cost_ns) / n_steps);
+    add_number(object, "last_share", (double)lateness->n_last / n_steps);
+    if (gmt_lateness_has_straggler(lateness, elapsed_ns)) add_number(object, "straggler", lateness->last_rank);
+    else cJSON_AddNullToObject(object, "straggler");
+}
+
 static cJSON *whole_or_null(cJSON *object, int n_fields)
 {
     if (cJSON_GetArraySize(object) == n_fields) return object;
@@ -87,7 +102,8 @@ cJSON *gmt_log_step(const struct gmt_report *report)
     add_number(object, "samples_per_s", report->samples_per_s);
     int n_more = report->digest == NULL ? 0 : add_digest(object, report->digest);
     add_split(object, &report->split);
-    return whole_or_null(object, 8 + n_more + N_SPLIT_FIELDS);
+    add_lateness(object, &report->lateness, report->late_steps_ns);
+    return whole_or_null(object, 8 + n_more + N_SPLIT_FIELDS + N_LATENESS_FIELDS);
 }
 
 cJSON *gmt_log_epoch(const struct gmt_epoch_report *report)
@@ -172,7 +188,9 @@ cJSON *gmt_log_end(const struct gmt_end *end)
     add_number(object, "naive_payload_bytes", (double)end->naive_bytes);
     add_number(object, "samples_per_s", end->samples_per_s);
     add_split(object, &end->split);
-    return whole_or_null(object, 24 + N_SPLIT_FIELDS);
+    add_lateness(object, &end->lateness, end->late_steps_ns);
+    add_number(object, "clock_error_us", (double)end->lateness.clock_error_ns / 1e3);
+    return whole_or_null(object, 25 + N_SPLIT_FIELDS + N_LATENESS_FIELDS);
 }
 
 /* ---- the file -------------------------------------------------------------------------------- */

@@ -64,6 +64,14 @@ static void put_rank(struct gmi_buffer *text, struct gm_comm *root, int rank)
     put_line(text, "says %s", doing);
 }
 
+/* How much of this rank's life went into waiting: who asks twice sees what of the time between. */
+static void put_spent(struct gmi_buffer *text, struct gm_comm *root)
+{
+    const gm_traffic *traffic = &root->traffic[GM_COLLECTIVE_END];
+    put_line(text, "spent now_ns %lld calls %llu waiting_ns %lld", (long long)gmi_now_ns(), (unsigned long long)traffic->calls,
+             (long long)traffic->waiting_ns);
+}
+
 static void put_status(struct gmi_buffer *text, struct gm_comm *root)
 {
     struct gmi_control *c = &root->control;
@@ -78,6 +86,7 @@ static void put_status(struct gmi_buffer *text, struct gm_comm *root)
         gmi_control_missing(c, missing, sizeof missing);
         put_line(text, "missing %s", missing);
     }
+    put_spent(text, root);
     for (int k = 0; k < root->n_ranks; k++) {
         if (k == root->rank || (is_hub && (c->members[k].has_joined || is_ready))) put_rank(text, root, k);
     }

@@ -1,0 +1,165 @@
+#include "train/arrivals.h"
+
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/bytes.h"
+#include "base/error.h"
+
+gm_status gmt_arrivals_init(struct gmt_arrivals *arrivals, gm_comm *comm, size_t n_per_step, size_t max_steps, gm_error *error)
+{
+    *arrivals = (struct gmt_arrivals){ .n_ranks = comm == NULL ? 1 : gm_comm_size(comm),
+                                       .rank = comm == NULL ? 0 : gm_comm_rank(comm),
+                                       .n_per_step = n_per_step,
+                                       .max_steps = max_steps };
+    if (arrivals->n_ranks == 1) return GM_OK;
+    size_t n_ranks = (size_t)arrivals->n_ranks, n_passages, n_all;
+    bool   fits = gmi_mul_sizes(max_steps, n_per_step, &n_passages) && gmi_mul_sizes(n_passages, n_ranks, &n_all);
+    if (fits) {
+        arrivals->own = gmi_alloc(n_passages, sizeof *arrivals->own);
+        arrivals->all = gmi_alloc(n_all, sizeof *arrivals->all);
+        arrivals->waits_ns = gmi_alloc(max_steps, sizeof *arrivals->waits_ns);
+        arrivals->costs_ns = gmi_alloc(2 * n_ranks, sizeof *arrivals->costs_ns);
+        arrivals->n_last = gmi_alloc(2 * n_ranks, sizeof *arrivals->n_last);
+    }
+    if (arrivals->own != NULL && arrivals->all != NULL && arrivals->waits_ns != NULL && arrivals->costs_ns != NULL &&
+        arrivals->n_last != NULL)
+        return GM_OK;
+    gmt_arrivals_fini(arrivals);
+    return gmi_error_set(error, GM_ERR_NOMEM, "no memory for the arrival times of %zu ranks", n_ranks);
+}
+
+void gmt_arrivals_fini(struct gmt_arrivals *arrivals)
+{
+    gmi_free(arrivals->own);
+    gmi_free(arrivals->all);
+    gmi_free(arrivals->waits_ns);
+    gmi_free(arrivals->costs_ns);
+    gmi_free(arrivals->n_last);
+    *arrivals = (struct gmt_arrivals){ 0 };
+}
+
+void gmt_arrivals_add(struct gmt_arrivals *arrivals, const struct gmt_passage *passages)
+{
+    if (arrivals->n_ranks == 1 || arrivals->n_steps == arrivals->max_steps) return;
+    memcpy(arrivals->own + arrivals->n_steps * arrivals->n_per_step, passages, arrivals->n_per_step * sizeof *passages);
+    arrivals->n_steps++;
+}
+
+size_t gmt_arrivals_gathered(const struct gmt_arrivals *arrivals)
+{
+    return arrivals->n_ranks == 1 ? 0 : (size_t)arrivals->n_ranks * arrivals->n_steps * arrivals->n_per_step;
+}
+
+/* ---- judging ------------------------------------------------------------------------------------ */
+
+struct order {
+    int     last;
+    int64_t last_ns, before_ns; /* of the last rank, and of the one before it */
+};
+
+static struct order order_of(const struct gmt_arrivals *arrivals, size_t exchange)
+{
+    size_t       n = arrivals->n_steps * arrivals->n_per_step;
+    struct order order = { .last = 0, .last_ns = arrivals->all[exchange], .before_ns = INT64_MIN };
+    for (int r = 1; r < arrivals->n_ranks; r++) {
+        int64_t at_ns = arrivals->all[(size_t)r * n + exchange];
+        if (at_ns > order.last_ns) {
+            order.before_ns = order.last_ns;
+            order.last_ns = at_ns;
+            order.last = r;
+        } else if (at_ns > order.before_ns) {
+            order.before_ns = at_ns;
+        }
+    }
+    return order;
+}
+
+static int64_t wait_in(const struct gmt_arrivals *arrivals, const struct gmt_passage *passage, const struct order *order)
+{
+    int64_t last_ns = order->last_ns + arrivals->offset_ns; /* by this rank's clock */
+    int64_t until_ns = last_ns < passage->end_ns ? last_ns : passage->end_ns;
+    return until_ns > passage->blocked_ns ? until_ns - passage->blocked_ns : 0;
+}
+
+static void judge_step(struct gmt_arrivals *arrivals, size_t step)
+{
+    int64_t most_ns = -1;
+    int     last = 0;
+    arrivals->waits_ns[step] = 0;
+    for (size_t i = 0; i < arrivals->n_per_step; i++) {
+        size_t                    exchange = step * arrivals->n_per_step + i;
+        const struct gmt_passage *own = &arrivals->own[exchange];
+        struct order              order = order_of(arrivals, exchange);
+        arrivals->waits_ns[step] += wait_in(arrivals, own, &order);
+        if (own->blocked_ns != own->arrival_ns) continue; /* nobody stood still when it began */
+        int64_t cost_ns = order.last_ns - order.before_ns;
+        arrivals->costs_ns[order.last] += cost_ns;
+        if (cost_ns > most_ns) {
+            most_ns = cost_ns;
+            last = order.last;
+        }
+    }
+    if (most_ns >= 0) arrivals->n_last[last]++;
+}
+
+/* The rank that cost most, by the figures of each. */
+static void name_last(struct gmt_lateness *lateness, const int64_t *costs_ns, const uint64_t *n_last, int n_ranks)
+{
+    int worst = 0;
+    for (int r = 1; r < n_ranks; r++)
+        if (costs_ns[r] > costs_ns[worst]) worst = r;
+    lateness->last_rank = worst;
+    lateness->last_cost_ns = costs_ns[worst];
+    lateness->n_last = n_last[worst];
+}
+
+void gmt_arrivals_judge(struct gmt_arrivals *arrivals, struct gmt_lateness *lateness)
+{
+    int n = arrivals->n_ranks;
+    *lateness = (struct gmt_lateness){ .last_rank = -1, .n_steps = arrivals->n_steps, .clock_error_ns = arrivals->error_ns };
+    if (n == 1 || arrivals->n_steps == 0) return;
+    memset(arrivals->costs_ns, 0, (size_t)n * sizeof *arrivals->costs_ns);
+    memset(arrivals->n_last, 0, (size_t)n * sizeof *arrivals->n_last);
+    for (size_t step = 0; step < arrivals->n_steps; step++) {
+        judge_step(arrivals, step);
+        lateness->wait_ns += arrivals->waits_ns[step];
+    }
+    for (int r = 0; r < n; r++) {
+        arrivals->costs_ns[n + r] += arrivals->costs_ns[r];
+        arrivals->n_last[n + r] += arrivals->n_last[r];
+    }
+    arrivals->all_wait_ns += lateness->wait_ns;
+    arrivals->n_all_steps += arrivals->n_steps;
+    name_last(lateness, arrivals->costs_ns, arrivals->n_last, n);
+}
+
+void gmt_arrivals_total(const struct gmt_arrivals *arrivals, struct gmt_lateness *lateness)
+{
+    int n = arrivals->n_ranks;
+    *lateness = (struct gmt_lateness){ .last_rank = -1,
+                                       .n_steps = arrivals->n_all_steps,
+                                       .wait_ns = arrivals->all_wait_ns,
+                                       .clock_error_ns = arrivals->error_ns };
+    if (n > 1 && arrivals->n_all_steps > 0) name_last(lateness, arrivals->costs_ns + n, arrivals->n_last + n, n);
+}
+
+bool gmt_lateness_has_straggler(const struct gmt_lateness *lateness, int64_t elapsed_ns)
+{
+    return lateness->last_rank >= 0 && 2 * lateness->n_last > lateness->n_steps && 20 * lateness->last_cost_ns > elapsed_ns;
+}
+
+gm_status gmt_arrivals_settle(struct gmt_arrivals *arrivals, gm_comm *comm, struct gmt_lateness *lateness)
+{
+    gm_status status = GM_OK;
+    size_t    n = arrivals->n_steps * arrivals->n_per_step;
+    if (arrivals->n_ranks > 1 && n > 0) {
+        int64_t *own = arrivals->all + (size_t)arrivals->rank * n;
+        for (size_t i = 0; i < n; i++) own[i] = arrivals->own[i].arrival_ns - arrivals->offset_ns;
+        status = gm_all_gather(comm, arrivals->all, arrivals->all, gmt_arrivals_gathered(arrivals), GM_I64);
+    }
+    if (status == GM_OK) gmt_arrivals_judge(arrivals, lateness);
+    else *lateness = (struct gmt_lateness){ .last_rank = -1 };
+    arrivals->n_steps = 0;
+    return status;
+}
