@@ -18,6 +18,7 @@
 #include "cli/commands.h"
 #include "cli/output.h"
 #include "cli/plan_print.h"
+#include "cli/plan_simulate.h"
 #include "cli/worker.h"
 #include "launch/launcher.h"
 #include "plan/probe.h"
@@ -42,6 +43,9 @@ static const char notes[] =
     "--verify writes the predictions to RESULTS/plan.json before anything of it is run, runs every point, and compares: the\n"
     "median error must be within 10 %, and no point on the wrong side of \"pays\" unless it is within 5 % of not mattering.\n"
     "\n"
+    "--simulate N,... is another way to plan, for many more workers than can be measured: it steps N workers through the real\n"
+    "schedules over simulated links, and has options of its own: gradmesh plan --simulate N --help.\n"
+    "\n"
     "Units: --flops 50G; --bandwidth 1gbit (of the line) or 117MB (payload, each second); --latency 25us.\n"
     "Columns: waiting, for the slowest worker; exchange, what of it is not hidden behind computing; ceiling, the speed-up\n"
     "without any exchange; of ideal, the speed-up over the number of workers.\n"
@@ -52,7 +56,8 @@ static const char notes[] =
     "  gradmesh plan\n"
     "  gradmesh plan --model 784,4096,4096,10 --batch 1024 --world 1,2,4,8,16 --network 1gbit,10gbit --price 0.4\n"
     "  gradmesh plan --flops 50G --bandwidth 1gbit --latency 25us --world 1,2,4,8\n"
-    "  gradmesh plan --verify\n";
+    "  gradmesh plan --verify\n"
+    "  gradmesh plan --simulate 2,16,128,1024\n";
 
 enum { N_OPTIONS = 21, MAX_NAMES = 8, NAME_BYTES = 24 };
 
@@ -486,6 +491,7 @@ int cli_cmd_plan(int argc, char **argv)
 {
     const char *crew = getenv(PLAN_PROBE_VARIABLE);
     if (crew != NULL) return plan_probe_work(crew);
+    if (cli_is_plan_simulation(argc, argv)) return cli_plan_simulate(argc, argv);
     struct plan_args         args;
     struct choices           choices;
     struct cli_option        options[N_OPTIONS];

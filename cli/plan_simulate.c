@@ -2,12 +2,12 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
 #include "base/alloc.h"
 #include "base/error.h"
 #include "cli/args.h"
 #include "cli/output.h"
+#include "plan/machine.h"
 #include "train/params.h"
 
 static const char summary[] =
@@ -43,33 +43,13 @@ struct arguments {
     bool            has_size, has_compute, wants_crossings;
 };
 
-/* ---- amounts with units -------------------------------------------------------------------------- */
+/* ---- what was asked for -------------------------------------------------------------------------- */
 
-struct unit {
-    const char *name;
-    double      factor;
-};
-
-static const struct unit times_us[] = { { "", 1 }, { "ns", 1e-3 }, { "us", 1 }, { "ms", 1e3 }, { "s", 1e6 }, { NULL, 0 } };
-static const struct unit rates[] = { { "kbit", 125 * 0.9415 }, { "mbit", 125e3 * 0.9415 }, { "gbit", 125e6 * 0.9415 }, { "", 1 },
-                                     { "K", 1e3 }, { "M", 1e6 }, { "G", 1e9 }, { "T", 1e12 }, { "KB", 1e3 }, { "MB", 1e6 },
-                                     { "GB", 1e9 }, { "KB/s", 1e3 }, { "MB/s", 1e6 }, { "GB/s", 1e9 }, { "GFLOPS", 1e9 },
-                                     { "TFLOPS", 1e12 }, { "GFLOP/s", 1e9 }, { "TFLOP/s", 1e12 }, { NULL, 0 } };
-
-static bool read_amount(double *value, const char *text, const struct unit *units)
+/* Where 0 means that something costs nothing. */
+static bool read_or_0(bool (*read)(double *, const char *), double *value, const char *text)
 {
-    size_t length = strspn(text, "0123456789.");
-    char   number[32];
-    if (length == 0 || length >= sizeof number) return false;
-    memcpy(number, text, length);
-    number[length] = '\0';
-    if (!cli_read_real(number, value)) return false;
-    for (text += length; units->name != NULL; units++) {
-        if (strcasecmp(text, units->name) != 0) continue;
-        *value *= units->factor;
-        return true;
-    }
-    return false;
+    *value = 0;
+    return strcmp(text, "0") == 0 || read(value, text);
 }
 
 static bool read_links(const struct cli_command *command, const struct arguments *a, struct plan_links *l, int *status)
@@ -77,21 +57,21 @@ static bool read_links(const struct cli_command *command, const struct arguments
     const struct {
         const char *option, *text;
         double     *value;
-        const struct unit *units;
+        bool (*read)(double *, const char *);
     } all[] = {
-        { "latency", a->latency, &l->latency_us, times_us },
-        { "bandwidth", a->bandwidth, &l->bandwidth_Bps, rates },
-        { "local-latency", a->local_latency, &l->local_latency_us, times_us },
-        { "local-bandwidth", a->local_bandwidth, &l->local_bandwidth_Bps, rates },
-        { "call", a->call, &l->call_us, times_us },
-        { "wake", a->wake, &l->wake_us, times_us },
-        { "copy", a->copy, &l->copy_Bps, rates },
-        { "add", a->add, &l->add_Bps, rates },
+        { "latency", a->latency, &l->latency_us, plan_read_seconds_us },
+        { "bandwidth", a->bandwidth, &l->bandwidth_Bps, plan_read_bandwidth },
+        { "local-latency", a->local_latency, &l->local_latency_us, plan_read_seconds_us },
+        { "local-bandwidth", a->local_bandwidth, &l->local_bandwidth_Bps, plan_read_bandwidth },
+        { "call", a->call, &l->call_us, plan_read_seconds_us },
+        { "wake", a->wake, &l->wake_us, plan_read_seconds_us },
+        { "copy", a->copy, &l->copy_Bps, plan_read_bandwidth },
+        { "add", a->add, &l->add_Bps, plan_read_bandwidth },
     };
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
-        if (read_amount(all[i].value, all[i].text, all[i].units)) continue;
+        if (read_or_0(all[i].read, all[i].value, all[i].text)) continue;
         *status = cli_usage_error(command, "--%s '%s' is no %s", all[i].option, all[i].text,
-                                  all[i].units == times_us ? "time; 30us is one" : "rate; 10gbit or 1.2GB is one");
+                                  all[i].read == plan_read_seconds_us ? "time; 30us is one" : "rate; 10gbit and 1.2GB are two");
         return false;
     }
     return true;
@@ -219,7 +199,7 @@ static bool simulate_all(struct cli_simulations *all, const struct arguments *a,
     const char *name;
     double      flops = 0;
     bool        is_lean = s.wire != NULL;
-    if (a->flops != NULL) read_amount(&flops, a->flops, rates);
+    if (a->flops != NULL) plan_read_flops(&flops, a->flops);
     for (size_t w = 0; w < a->worlds.n_values; w++) {
         s.n_ranks = (int)a->worlds.values[w];
         if (flops > 0) s.compute_ms = operations(layers, (double)a->batch / s.n_ranks) / flops * 1e3;
@@ -268,7 +248,7 @@ static int read_arguments(const struct cli_command *command, const struct argume
     gmi_error_clear(&error);
     if (status != CLI_EXIT_OK) return status;
     if (gmt_layers_parse(layers, a->model, &error) != GM_OK) return cli_usage_error(command, "--model: %s", error.text);
-    if (a->flops != NULL && !read_amount(&flops, a->flops, rates)) {
+    if (a->flops != NULL && !plan_read_flops(&flops, a->flops)) {
         return cli_usage_error(command, "--flops '%s' is no rate; 50G is one", a->flops);
     }
     if (a->flops != NULL && a->has_size) return cli_usage_error(command, "--flops goes with --model, not with --size");
