@@ -10,6 +10,7 @@
 
 enum { MAX_BUCKETS = 256 };
 
+
 static double larger(double a, double b) { return a > b ? a : b; }
 static double smaller(double a, double b) { return a < b ? a : b; }
 
@@ -228,6 +229,14 @@ static void add_core_costs(struct exchange *x, const struct plan_machine *machin
     x->cpu_ms = through(measured->bytes, measured->cpu_ms, measured->n_sizes, bytes) * moved;
 }
 
+/* Where each sends to several at once, their streams share cards at both ends and do not end together: towards the end a card
+ * carries few of them, or none. */
+static double share_of_line(const struct gmi_effort *effort, int workers)
+{
+    bool has_many = !effort->stays_with_neighbours && workers > 2 && effort->messages >= workers - 1 && effort->turns <= 2;
+    return has_many ? PLAN_UNEVEN_STREAMS : 1;
+}
+
 static void add_link_costs(struct exchange *x, const struct plan_machine *machine, const struct plan_job *job, int workers, double bytes)
 {
     const struct gmi_wire *wire = wire_of(job);
@@ -239,7 +248,7 @@ static void add_link_costs(struct exchange *x, const struct plan_machine *machin
         sent *= (double)gmi_wire_bytes(wire, count) / (2.0 * (double)(count > 0 ? count : 1));
     }
     x->turns_ms = effort.turns * job->link.latency_us / 1e3;
-    x->bytes_ms = sent / job->link.bandwidth_Bps * 1e3;
+    x->bytes_ms = sent / share_of_line(&effort, workers) / job->link.bandwidth_Bps * 1e3;
     x->sent_bytes = sent;
     if (x->cpu_ms == 0) x->cpu_ms = gamma_ms; /* nothing was measured */
 }

@@ -51,6 +51,10 @@ struct plan_prediction {
 /* One step of so many workers (at least 1); speedup, efficiency and pays included. */
 struct plan_prediction plan_predict(const struct plan_machine *machine, const struct plan_job *job, int workers);
 
+/* Share of a line that streams to several at once make use of. Measured over 100 Mbit/s (docs/planner.md): 0.85 with 3 workers,
+ * 0.82 with 4. */
+#define PLAN_UNEVEN_STREAMS 0.84
+
 /* Parameters of the network, and floating-point operations of a sample in a step. */
 double plan_n_params(const struct gmt_layers *layers);
 double plan_sample_flops(const struct gmt_layers *layers);

@@ -76,6 +76,8 @@ static double turns_of(const char *algorithm, int n)
     return 0;
 }
 
+static double share_of(const char *algorithm, int n) { return strcmp(algorithm, "direct") == 0 && n > 2 ? PLAN_UNEVEN_STREAMS : 1; }
+
 static void an_exchange_over_a_network_takes_what_the_formula_says(void **state)
 {
     (void)state;
@@ -86,7 +88,7 @@ static void an_exchange_over_a_network_takes_what_the_formula_says(void **state)
         struct plan_prediction p = plan_predict(&machine, &job, n);
         double bytes = 4 * plan_n_params(&job.layers);
         double compute_ms = ceil(512.0 / n) * plan_sample_flops(&job.layers) / flops * 1e3;
-        double exchange_ms = turns_of(p.algorithm, n) * alpha_us / 1e3 + 2.0 * (n - 1) / n * bytes / beta * 1e3;
+        double exchange_ms = turns_of(p.algorithm, n) * alpha_us / 1e3 + 2.0 * (n - 1) / n * bytes / (share_of(p.algorithm, n) * beta) * 1e3;
         assert_near(p.compute_ms, compute_ms, 1e-9);
         assert_near(p.exposed_ms, exchange_ms, 1e-6);
         assert_near(p.step_ms, compute_ms + exchange_ms + p.update_ms, 1e-6);
@@ -234,8 +236,9 @@ static void the_break_even_batch_is_that_of_the_closed_form(void **state)
     struct plan_machine machine = given(flops);
     struct plan_job     job = over_network(beta, alpha_us);
     double              bytes = 4 * plan_n_params(&job.layers);
-    double turns = turns_of(plan_predict(&machine, &job, n).algorithm, n); /* of a ring 2 (N-1) */
-    double closed = (turns * n / (n - 1) * alpha_us * 1e-6 + 2 * bytes / beta) * flops / plan_sample_flops(&job.layers);
+    const char *algorithm = plan_predict(&machine, &job, n).algorithm;
+    double      turns = turns_of(algorithm, n); /* of a ring 2 (N-1) */
+    double closed = (turns * n / (n - 1) * alpha_us * 1e-6 + 2 * bytes / (share_of(algorithm, n) * beta)) * flops / plan_sample_flops(&job.layers);
     assert_near((double)plan_break_even_batch(&machine, &job, n), closed, n); /* shares are whole samples */
 }
 

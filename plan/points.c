@@ -71,26 +71,22 @@ static double median(double *values, int n)
     return (values[(n - 1) / 2] + values[n / 2]) / 2;
 }
 
-enum { MAX_REPEATS = 9 };
-
 gm_status plan_measure_points(struct plan_points *points, double seconds, int repeats, plan_progress_fn progress, void *user,
                               gm_error *error)
 {
-    double times_ms[PLAN_MAX_POINTS][MAX_REPEATS];
-    if (repeats > MAX_REPEATS) repeats = MAX_REPEATS;
+    struct study_result result;
     for (int k = 0; k < repeats; k++) {
         for (int i = 0; i < points->n_points; i++) {
             struct plan_point *point = &points->points[i];
             struct study_point run = to_run(point, seconds);
             if (progress != NULL) progress(user, point, k * points->n_points + i, repeats * points->n_points);
-            gm_status status = study_measure(&run, &point->result, error);
+            gm_status status = study_measure(&run, &result, error);
             if (status != GM_OK) return status;
-            times_ms[i][k] = point->result.median_ms;
+            if (k > 0 && result.median_ms >= point->result.median_ms) continue;
+            point->result = result;
+            point->measured_ms = result.median_ms;
+            point->was_measured = true;
         }
-    }
-    for (int i = 0; i < points->n_points; i++) {
-        points->points[i].measured_ms = median(times_ms[i], repeats);
-        points->points[i].was_measured = true;
     }
     return GM_OK;
 }

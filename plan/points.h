@@ -51,7 +51,8 @@ bool plan_add_point(struct plan_points *points, const struct plan_machine *machi
 /* Told before each. */
 typedef void (*plan_progress_fn)(void *user, const struct plan_point *point, int n_done, int n_all);
 
-/* Runs every point on this machine, each for so many seconds of steps; `repeats` times in turns, the median counts. Statuses of
+/* Runs every point on this machine, each for so many seconds of steps; `repeats` times in turns, of which the
+ * fastest counts, since what disturbs only makes it longer. Statuses of
  * study_measure. */
 GM_MUST_USE gm_status plan_measure_points(struct plan_points *points, double seconds, int repeats, plan_progress_fn progress, void *user,
                                           gm_error *error);

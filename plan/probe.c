@@ -42,15 +42,25 @@ static const struct probe_run *exchanges_of(const struct probe_account *account,
 static const struct probe_run *updates_of(const struct probe_account *account, int index) { (void)index; return account->updates; }
 static const struct probe_run *scans_of(const struct probe_account *account, int index) { (void)index; return account->scans; }
 
-/* From the moment when the last one began to that when the last one had ended; the median over the runs. */
+/* When the first of them began: who comes second onto a shared core begins late, but has been waiting since then. */
+static int64_t first_begin_ns(const struct probe_job *job, runs_fn runs, int index, int i)
+{
+    int64_t begin_ns = INT64_MAX;
+    for (int r = 0; r < job->probe.workers; r++) {
+        const struct probe_run *run = &runs(&job->accounts[r], index)[i];
+        if (run->begin_ns < begin_ns) begin_ns = run->begin_ns;
+    }
+    return begin_ns;
+}
+
+/* From the moment when the first one began to that when the last one had ended; the median over the runs. */
 static double last_ms(const struct probe_job *job, runs_fn runs, int index, int n_runs)
 {
     double lengths_ms[PROBE_MAX_RUNS];
     for (int i = 0; i < n_runs; i++) {
-        int64_t begin_ns = 0, end_ns = 0;
+        int64_t begin_ns = first_begin_ns(job, runs, index, i), end_ns = 0;
         for (int r = 0; r < job->probe.workers; r++) {
             const struct probe_run *run = &runs(&job->accounts[r], index)[i];
-            if (run->begin_ns > begin_ns) begin_ns = run->begin_ns;
             if (run->end_ns > end_ns) end_ns = run->end_ns;
         }
         lengths_ms[i] = (double)(end_ns - begin_ns) / 1e6;
@@ -63,12 +73,8 @@ static double mean_ms(const struct probe_job *job, runs_fn runs, int index, int 
 {
     double lengths_ms[PROBE_MAX_RUNS];
     for (int i = 0; i < n_runs; i++) {
-        int64_t begin_ns = 0;
+        int64_t begin_ns = first_begin_ns(job, runs, index, i);
         double  sum_ns = 0;
-        for (int r = 0; r < job->probe.workers; r++) {
-            const struct probe_run *run = &runs(&job->accounts[r], index)[i];
-            if (run->begin_ns > begin_ns) begin_ns = run->begin_ns;
-        }
         for (int r = 0; r < job->probe.workers; r++) sum_ns += (double)(runs(&job->accounts[r], index)[i].end_ns - begin_ns);
         lengths_ms[i] = sum_ns / job->probe.workers / 1e6;
     }
@@ -92,7 +98,9 @@ static void put_speed(struct plan_crew *crew, struct plan_speed speed)
     while (at < crew->n_speeds && crew->speeds[at].rows < speed.rows) at++;
     bool is_new = at == crew->n_speeds || crew->speeds[at].rows > speed.rows;
     if (is_new && crew->n_speeds == PLAN_MAX_SPEEDS) return;
-    if (is_new) memmove(&crew->speeds[at + 1], &crew->speeds[at], (size_t)(crew->n_speeds++ - at) * sizeof speed);
+    if (is_new)
+        memmove(&crew->speeds[at + 1], &crew->speeds[at], (size_t)(crew->n_speeds++ - at) * sizeof speed);
+    else if (!is_new && crew->speeds[at].step_ms <= speed.step_ms) return; /* what disturbs only makes it longer */
     crew->speeds[at] = speed;
 }
 
@@ -100,20 +108,24 @@ static void put_exchange(struct plan_crew *crew, const struct probe_job *job)
 {
     struct plan_exchange *exchange = (struct plan_exchange *)plan_crew_exchange(crew, job->transport, job->wire);
     if (exchange == NULL && crew->n_exchanges == PLAN_MAX_EXCHANGES) return;
+    bool is_new = exchange == NULL || exchange->n_sizes != job->n_sizes;
     if (exchange == NULL) exchange = &crew->exchanges[crew->n_exchanges++];
-    *exchange = (struct plan_exchange){ .n_sizes = job->n_sizes };
+    if (is_new) *exchange = (struct plan_exchange){ .n_sizes = job->n_sizes };
     snprintf(exchange->transport, sizeof exchange->transport, "%s", job->transport);
     snprintf(exchange->wire, sizeof exchange->wire, "%s", job->wire);
     for (int i = 0; i < job->n_sizes; i++) {
         int n_runs = job->accounts[0].n_exchanges[i];
+        double ms = last_ms(job, exchanges_of, i, n_runs);
+        if (!is_new && exchange->ms[i] <= ms) continue;
         exchange->bytes[i] = (double)job->sizes[i] * sizeof(float);
-        exchange->ms[i] = last_ms(job, exchanges_of, i, n_runs);
+        exchange->ms[i] = ms;
         exchange->cpu_ms[i] = cpu_ms(job, exchanges_of, i, n_runs);
     }
 }
 
 static gm_status take(struct plan_machine *machine, const struct probe_job *job, gm_error *error)
 {
+    bool              is_new = plan_machine_crew(machine, job->probe.workers, job->probe.threads) == NULL;
     struct plan_crew *crew = plan_machine_add_crew(machine, job->probe.workers, job->probe.threads);
     if (crew == NULL) return gmi_error_set(error, GM_ERR_ARG, "more than %d crews are too many for one profile", PLAN_MAX_CREWS);
     for (int i = 0; i < job->probe.n_rows; i++) {
@@ -121,8 +133,9 @@ static gm_status take(struct plan_machine *machine, const struct probe_job *job,
         double step_ms = last_ms(job, steps_of, i, n_steps), mean = mean_ms(job, steps_of, i, n_steps);
         put_speed(crew, (struct plan_speed){ (double)job->probe.rows[i], step_ms, mean < step_ms ? mean : step_ms });
     }
-    crew->update_ms = last_ms(job, updates_of, 0, job->accounts[0].n_updates);
-    crew->scan_ms = last_ms(job, scans_of, 0, job->accounts[0].n_updates);
+    double update_ms = last_ms(job, updates_of, 0, job->accounts[0].n_updates), scan_ms = last_ms(job, scans_of, 0, job->accounts[0].n_updates);
+    crew->update_ms = is_new || update_ms < crew->update_ms ? update_ms : crew->update_ms;
+    crew->scan_ms = is_new || scan_ms < crew->scan_ms ? scan_ms : crew->scan_ms;
     if (job->probe.workers > 1) put_exchange(crew, job);
     return GM_OK;
 }

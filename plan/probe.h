@@ -24,7 +24,7 @@ struct plan_probe {
     double      seconds; /* for each figure */
 };
 
-/* Adds the crew to the machine, or its figures to those it has. GM_OK; GM_ERR_ABORTED (a signal asked the program to end, it is
+/* Adds the crew to the machine; of a figure that it has already the lesser counts, since what disturbs only makes it longer. GM_OK; GM_ERR_ABORTED (a signal asked the program to end, it is
  * in error->sys_errno); GM_ERR_SYSTEM, GM_ERR_NOMEM, GM_ERR_ARG. */
 GM_MUST_USE gm_status plan_probe_crew(struct plan_machine *machine, const struct plan_probe *probe, gm_error *error);
 
