@@ -28,7 +28,7 @@ static const char notes[] =
     "  gradmesh plan --simulate 64 --per-host 8 --straggler 5:1.5 --compute-ms 20\n"
     "  gradmesh plan --simulate 10000 --per-host 8 --algorithm hierarchical,halving\n";
 
-enum { N_OPTIONS = 26, MAX_RING_RANKS = 4096, MAX_SWEPT_RANKS = 256, MAX_BYTES_BETWEEN_ALL = 1 << 22 };
+enum { N_OPTIONS = 27, MAX_RING_RANKS = 4096, MAX_SWEPT_RANKS = 256, MAX_BYTES_BETWEEN_ALL = 1 << 22 };
 
 static const char *const wire_names[] = { "f32", "bf16", "f16", "int8", NULL };
 static const char *const overlap_names[] = { "off", "on", NULL };
@@ -37,7 +37,7 @@ struct arguments {
     struct cli_list worlds;
     const char     *model, *algorithms, *flops, *bandwidth, *latency, *local_bandwidth, *local_latency, *call, *wake, *copy, *add;
     const char     *stragglers, *delays;
-    int64_t         size_bytes, batch, per_host, cores, bucket_bytes, seed, grain_bytes;
+    int64_t         size_bytes, batch, per_host, cores, bucket_bytes, seed, grain_bytes, burst_bytes;
     int             wire, overlap;
     double          compute_ms, jitter;
     bool            has_size, has_compute, wants_crossings;
@@ -261,6 +261,7 @@ static int read_arguments(const struct cli_command *command, const struct argume
                                    .grain_bytes = (uint64_t)a->grain_bytes };
     if (a->wire != 0) s->wire = wire_names[a->wire];
     if (!read_links(command, a, &s->links, &status)) return status;
+    s->links.burst_bytes = (double)a->burst_bytes;
     if (!read_pairs(a->stragglers, false, s) || !read_pairs(a->delays, true, s)) {
         return cli_usage_error(command, "--straggler is RANK:FACTOR and --delay RANK:MS, with commas between several, %d at most",
                                PLAN_MAX_STRAGGLERS);
@@ -342,6 +343,8 @@ int cli_plan_simulate(int argc, char **argv)
           .help = "of a message from one host to another" },
         { .name = "bandwidth", .kind = CLI_TEXT, .text = &a.bandwidth, .value_name = "RATE", .default_text = "10gbit",
           .help = "of a host's card, each way" },
+        { .name = "burst", .kind = CLI_BYTES, .size_bytes = &a.burst_bytes, .default_text = "0", .min = 0, .max = INT64_C(1) << 40,
+          .help = "that a card which was idle sends at once, as shaped networks let it" },
         { .name = "local-latency", .kind = CLI_TEXT, .text = &a.local_latency, .value_name = "TIME", .default_text = "3us",
           .help = "of a message within a host" },
         { .name = "local-bandwidth", .kind = CLI_TEXT, .text = &a.local_bandwidth, .value_name = "RATE", .default_text = "8GB",

@@ -211,6 +211,7 @@ static void add_links(cJSON *object, const struct plan_links *l)
     cJSON *to = cJSON_AddObjectToObject(object, "links");
     cJSON_AddNumberToObject(to, "latency_us", l->latency_us);
     cJSON_AddNumberToObject(to, "bandwidth_Bps", l->bandwidth_Bps);
+    cJSON_AddNumberToObject(to, "burst_bytes", l->burst_bytes);
     cJSON_AddNumberToObject(to, "local_latency_us", l->local_latency_us);
     cJSON_AddNumberToObject(to, "local_bandwidth_Bps", l->local_bandwidth_Bps);
     cJSON_AddNumberToObject(to, "call_us", l->call_us);

@@ -46,6 +46,8 @@ static struct plan_parcel *take_first(struct plan_parcels *list)
 
 static size_t bytes_of(const struct plan_parcel *p) { return p->n_head_bytes + p->body_bytes; }
 
+static int64_t later(int64_t a_ps, int64_t b_ps) { return a_ps > b_ps ? a_ps : b_ps; }
+
 static int64_t time_of(size_t n_bytes, double byte_ps) { return (int64_t)((double)n_bytes * byte_ps + 0.5); }
 
 static void add_event(struct plan_network *n, int64_t at_ps, enum plan_event_kind kind, uint32_t target)
@@ -79,14 +81,15 @@ static void cross_network(struct plan_end *end, struct plan_parcel *parcel)
     struct plan_network *n = end->network;
     struct plan_card    *out = &n->cards[host_of(end)], *in = &n->cards[host_of(end->other)];
     size_t               n_bytes = bytes_of(parcel);
-    int64_t              takes_ps = time_of(n_bytes, n->costs.byte_ps), first_byte_ps = n->now_ps + n->costs.latency_ps;
-    out->out_free_ps = n->now_ps + takes_ps;
-    in->in_free_ps = (in->in_free_ps > first_byte_ps ? in->in_free_ps : first_byte_ps) + takes_ps;
+    int64_t              takes_ps = time_of(n_bytes, n->costs.byte_ps), saved_ps = time_of(n->costs.burst_bytes, n->costs.byte_ps);
+    int64_t              first_byte_ps = n->now_ps + n->costs.latency_ps;
+    out->out_free_ps = later(out->out_free_ps, n->now_ps - saved_ps) + takes_ps;
+    in->in_free_ps = later(in->in_free_ps, first_byte_ps - saved_ps) + takes_ps;
     out->out_busy_ps += takes_ps;
     in->in_busy_ps += takes_ps;
     out->out_bytes += n_bytes;
     in->in_bytes += n_bytes;
-    deliver(end, parcel, in->in_free_ps);
+    deliver(end, parcel, later(in->in_free_ps, later(out->out_free_ps, n->now_ps) + n->costs.latency_ps));
 }
 
 static void stand_in_line(struct plan_card *card, struct plan_end *end)

@@ -13,7 +13,8 @@
  *     2. The card at the other end begins to take a parcel in when its first byte is there: alone, a parcel of b bytes is
  *        readable latency + b / bandwidth after it began to leave.
  *     3. Parcels of one link arrive in the order in which they were sent.
- *     4. A link takes no more than `buffer_bytes` that its receiver has not read.
+ *     4. A card that is limited by a token bucket sends what it has saved up at once: its clock may lag behind by a burst.
+ *     5. A link takes no more than `buffer_bytes` that its receiver has not read.
  *
  * Headers (what the ports put in front of payload) are carried, since the other side compares them; payload has a length only,
  * and no memory of a caller is looked at. An end is made when an algorithm first asks for the port to a peer.
@@ -34,6 +35,7 @@ struct plan_network_costs {
     int64_t call_ps;   /* of the core, for each call that moves something */
     double  copy_ps;   /* of the core, for each byte that is sent or received */
     size_t  grain_bytes, buffer_bytes;
+    size_t  burst_bytes; /* that a card may be ahead of its bandwidth, each way, after it was idle */
 };
 
 struct plan_parcel {

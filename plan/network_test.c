@@ -137,6 +137,20 @@ static void two_links_into_a_card_get_half_of_it_each(void **state)
     tear_down(&b);
 }
 
+static void what_a_card_has_saved_up_leaves_at_once(void **state)
+{
+    (void)state;
+    struct bed                b;
+    struct plan_network_costs shaped = costs;
+    shaped.burst_bytes = 20 * KB;
+    set_up(&b, shaped);
+    struct plan_end *end = connected(&b, 0, 1);
+    b.network.now_ps = b.network.core_ps = 1000 * US; /* the bucket is full by now */
+    send_all(end, 50 * KB);
+    assert_int_equal(run(&b, end->other), 1080 * US); /* 30 KB at the bandwidth, and the latency */
+    tear_down(&b);
+}
+
 static void a_card_works_both_ways_at_once(void **state)
 {
     (void)state;
@@ -235,6 +249,7 @@ int main(void)
         cmocka_unit_test(many_parcels_share_one_latency),
         cmocka_unit_test(two_links_out_of_a_card_get_half_of_it_each),
         cmocka_unit_test(two_links_into_a_card_get_half_of_it_each),
+        cmocka_unit_test(what_a_card_has_saved_up_leaves_at_once),
         cmocka_unit_test(a_card_works_both_ways_at_once),
         cmocka_unit_test(ranks_of_one_host_do_not_need_its_card),
         cmocka_unit_test(heads_arrive_as_they_were_sent_and_bodies_by_their_length),

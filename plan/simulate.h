@@ -20,6 +20,7 @@
 /* What one machine and its network are. 0 for a time: it costs nothing; for bytes per second: no limit. */
 struct plan_links {
     double latency_us, bandwidth_Bps;             /* between hosts: one way; of a host's card, in each direction */
+    double burst_bytes; /* that a card sends at once when it was idle, as shaped networks let it */
     double local_latency_us, local_bandwidth_Bps; /* within a host: of each link, in each direction */
     double call_us;                               /* on a core, for each send and each receive */
     double wake_us;                               /* ... for a rank that slept */

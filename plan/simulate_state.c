@@ -32,6 +32,7 @@ static gm_status check_links(const struct plan_links *l, gm_error *error)
         { "latency in us", l->latency_us, 1e9 },           { "bandwidth in bytes per second", l->bandwidth_Bps, 1e15 },
         { "local latency in us", l->local_latency_us, 1e9 }, { "local bandwidth in bytes per second", l->local_bandwidth_Bps, 1e15 },
         { "time of a call in us", l->call_us, 1e9 },       { "time to wake up in us", l->wake_us, 1e9 },
+        { "burst in bytes", l->burst_bytes, 1e12 },
         { "speed of copies in bytes per second", l->copy_Bps, 1e15 }, { "speed of sums in bytes per second", l->add_Bps, 1e15 },
     };
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
@@ -236,7 +237,7 @@ static void set_costs(struct sim *sim)
         .latency_ps = ps(l->latency_us, PS_PER_US), .local_latency_ps = ps(l->local_latency_us, PS_PER_US),
         .byte_ps = ps_per_byte(l->bandwidth_Bps), .local_byte_ps = ps_per_byte(l->local_bandwidth_Bps),
         .call_ps = ps(l->call_us, PS_PER_US), .copy_ps = ps_per_byte(l->copy_Bps),
-        .grain_bytes = grain_bytes, .buffer_bytes = grain_bytes * 4 > BUFFER_BYTES ? grain_bytes * 4 : BUFFER_BYTES,
+        .burst_bytes = (size_t)l->burst_bytes, .grain_bytes = grain_bytes, .buffer_bytes = grain_bytes * 4 > BUFFER_BYTES ? grain_bytes * 4 : BUFFER_BYTES,
     };
     sim->wake_ps = ps(l->wake_us, PS_PER_US);
     sim->add_ps = ps_per_byte(l->add_Bps);
