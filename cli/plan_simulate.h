@@ -12,7 +12,7 @@
 bool cli_is_plan_simulation(int argc, char **argv);
 int  cli_plan_simulate(int argc, char **argv);
 
-enum { CLI_MAX_SIMULATED = 256, CLI_MAX_CROSSINGS = 8 };
+enum { CLI_MAX_SIMULATED = 256 };
 
 /* One algorithm with one number of workers. */
 struct cli_simulated {

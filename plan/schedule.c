@@ -1,6 +1,5 @@
 #include "plan/schedule.h"
 
-#include <stdio.h>
 #include <string.h>
 
 #include "base/alloc.h"

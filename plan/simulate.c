@@ -1,15 +1,11 @@
 #include "plan/simulate.h"
 
-#include <stdio.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 #include "base/alloc.h"
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/error.h"
-#include "base/rng.h"
 #include "plan/charge.h"
 #include "plan/schedule.h"
 #include "plan/simulate_state.h"
