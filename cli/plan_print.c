@@ -116,9 +116,12 @@ static void print_answers(FILE *file, const struct cli_plan *plan, const struct 
     if (workers < 2) return;
     int    most = workers < 16 ? 16 : 4 * workers, best = plan_best_world(m, &last->job, most);
     size_t batch = plan_break_even_batch(m, &last->job, workers);
+    int    up_to = plan_pays_up_to(m, &last->job, most);
+    double speedup = plan_predict(m, &last->job, best).speedup;
     if (best == 1) fprintf(file, "  more than one worker does not pay");
-    else if (best < most) fprintf(file, "  it is fastest with %d workers (%.2f times); more stop paying", best, plan_predict(m, &last->job, best).speedup);
-    else fprintf(file, "  it still gets faster with %d workers (%.2f times)", best, plan_predict(m, &last->job, best).speedup);
+    else if (best == most) fprintf(file, "  it still gets faster with %d workers (%.2f times)", best, speedup);
+    else fprintf(file, "  it is fastest with %d workers (%.2f times)", best, speedup);
+    if (best > 1 && up_to > 1 && up_to < most) fprintf(file, ", pays up to %d", up_to);
     if (batch > 0) fprintf(file, "; %d workers pay from a batch of %zu on\n", workers, batch);
     else fprintf(file, "; %d workers pay with no batch\n", workers);
     int n = plan_advise(m, &last->job, workers, advice);
@@ -257,6 +260,7 @@ static cJSON *answers_to_json(const struct cli_plan *plan)
         cJSON_AddStringToObject(answer, "regime", study_regime_name(p->regime));
         cJSON_AddStringToObject(answer, "network", p->network);
         cJSON_AddNumberToObject(answer, "best_world_size", plan_best_world(&plan->machine, &p->job, workers < 16 ? 16 : 4 * workers));
+        cJSON_AddNumberToObject(answer, "pays_up_to", plan_pays_up_to(&plan->machine, &p->job, workers < 16 ? 16 : 4 * workers));
         cJSON_AddNumberToObject(answer, "world_size", workers);
         cJSON_AddNumberToObject(answer, "break_even_batch", (double)plan_break_even_batch(&plan->machine, &p->job, workers));
         cJSON_AddItemToObject(answer, "changes", changes);

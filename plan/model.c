@@ -490,3 +490,10 @@ int plan_best_world(const struct plan_machine *machine, const struct plan_job *j
     }
     return best;
 }
+
+int plan_pays_up_to(const struct plan_machine *machine, const struct plan_job *job, int max_workers)
+{
+    int n = 1;
+    while (n < max_workers && (size_t)n < job->batch && pays_with(machine, *job, n + 1, job->batch)) n++;
+    return n;
+}

@@ -62,8 +62,11 @@ double plan_sample_flops(const struct gmt_layers *layers);
 /* The smallest batch from which that many workers are faster than one; 0: none up to 2^30. */
 size_t plan_break_even_batch(const struct plan_machine *machine, const struct plan_job *job, int workers);
 
-/* Going up from 2: the largest world that is faster than one worker and than every smaller world. 1: none pays. */
+/* The fastest world up to so many workers. 1: none pays. */
 int plan_best_world(const struct plan_machine *machine, const struct plan_job *job, int max_workers);
+
+/* Up from 2: the last world, of those that follow one another, that is faster than one worker. 1: not even two are. */
+int plan_pays_up_to(const struct plan_machine *machine, const struct plan_job *job, int max_workers);
 
 /* The rate that the compute time means, in floating-point operations per second of one of so many workers. */
 double plan_flops_of(const struct plan_machine *machine, const struct plan_job *job, int workers);

@@ -251,7 +251,7 @@ static void a_network_that_carries_nothing_pays_with_no_batch(void **state)
     assert_int_equal(plan_best_world(&machine, &job, 16), 1);
 }
 
-static void the_best_world_is_faster_than_all_others(void **state)
+static void the_best_world_is_faster_than_all_others_and_beyond_the_last_it_does_not_pay(void **state)
 {
     (void)state;
     struct plan_machine machine = given(5e9);
@@ -260,6 +260,10 @@ static void the_best_world_is_faster_than_all_others(void **state)
     double              best_ms = plan_predict(&machine, &job, best).step_ms;
     assert_true(best > 1 && best < 64);
     for (int n = 1; n <= 64; n++) assert_true(plan_predict(&machine, &job, n).step_ms >= best_ms);
+    job.link.latency_us = 30000; /* of three messages after another it is already too much */
+    int up_to = plan_pays_up_to(&machine, &job, 64);
+    for (int n = 2; n <= up_to; n++) assert_true(plan_predict(&machine, &job, n).pays);
+    assert_true(up_to < 64 && !plan_predict(&machine, &job, up_to + 1).pays);
 }
 
 static void a_shaped_link_lets_a_burst_through_and_no_more(void **state)
@@ -310,7 +314,7 @@ int main(void)
         cmocka_unit_test(the_break_even_batch_is_where_it_begins_to_pay),
         cmocka_unit_test(the_break_even_batch_is_that_of_the_closed_form),
         cmocka_unit_test(a_network_that_carries_nothing_pays_with_no_batch),
-        cmocka_unit_test(the_best_world_is_faster_than_all_others),
+        cmocka_unit_test(the_best_world_is_faster_than_all_others_and_beyond_the_last_it_does_not_pay),
         cmocka_unit_test(a_shaped_link_lets_a_burst_through_and_no_more),
         cmocka_unit_test(advice_is_what_the_model_says_best_first),
     };
