@@ -59,6 +59,11 @@ GM_MUST_USE gm_status gmt_arrivals_init(struct gmt_arrivals *arrivals, gm_comm *
                                         gm_error *error);
 void gmt_arrivals_fini(struct gmt_arrivals *arrivals); /* all-zero is fine */
 
+/* All ranks together: whether one clock tells the time of all of them, as on one machine. If not, nothing is kept from here
+ * on, as if there were no others: times of clocks that differ by nobody knows what would blame anybody. *n_gathered: the
+ * GM_I64 that gm_all_gather moved. Statuses of gm_all_gather. */
+GM_MUST_USE gm_status gmt_arrivals_compare_clocks(struct gmt_arrivals *arrivals, gm_comm *comm, size_t *n_gathered);
+
 /* The next step's passages (n_per_step). */
 void gmt_arrivals_add(struct gmt_arrivals *arrivals, const struct gmt_passage *passages);
 

@@ -157,8 +157,14 @@ static gm_status make_arrivals(struct gmt_trainer *trainer, gm_error *error)
     size_t n_per_step = is_reproducible(trainer) ? 1 : trainer->ddp.n_buckets;
     size_t max_steps = MOST_ARRIVALS / ((size_t)trainer->world_size * n_per_step);
     if (max_steps < 1) max_steps = 1;
-    return gmt_arrivals_init(&trainer->arrivals, trainer->options.comm, n_per_step, gmi_min_size(max_steps, MOST_KEPT_STEPS),
-                             error);
+    gm_status status = gmt_arrivals_init(&trainer->arrivals, trainer->options.comm, n_per_step,
+                                         gmi_min_size(max_steps, MOST_KEPT_STEPS), error);
+    if (status != GM_OK) return status;
+    size_t n_gathered;
+    status = gmt_arrivals_compare_clocks(&trainer->arrivals, trainer->options.comm, &n_gathered);
+    if (status != GM_OK) return gmt_trainer_library_error(trainer, status, error);
+    if (n_gathered > 0) gmt_trainer_expect(trainer, GM_ALL_GATHER, n_gathered, GM_I64);
+    return GM_OK;
 }
 
 static gm_status make_parts(struct gmt_trainer *trainer, gm_error *error)

@@ -160,8 +160,8 @@ struct gmt_trainer {
 
 /* Makes model, optimizer and the rest, in the state before the first step. `recipe` is copied, with
  * buckets as they will be in the place of GMT_BUCKET_BYTES_AUTO; comm, data and dir stay the
- * caller's and must outlive the trainer. With GMT_OVERLAP_AUTO all ranks call this together and
- * agree by an all-reduce. On failure nothing is held. GM_ERR_ARG, GM_ERR_NOMEM, any status of
+ * caller's and must outlive the trainer. All ranks call this together: they agree on overlap and compare
+ * clocks. On failure nothing is held. GM_ERR_ARG, GM_ERR_NOMEM, any status of
  * gm_all_reduce. */
 GM_MUST_USE gm_status gmt_trainer_init(struct gmt_trainer *trainer, const struct gmt_recipe *recipe,
                                        const struct gmt_trainer_options *options, gm_error *error);
