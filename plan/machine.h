@@ -42,7 +42,6 @@ struct plan_crew {
     int    n_speeds;
     struct plan_speed speeds[PLAN_MAX_SPEEDS]; /* rows rising */
     double update_ms; /* of that step: the optimizer's part */
-    double scan_ms;   /* looking through the gradient for what is not finite, which N > 1 do once more */
     int    n_exchanges;
     struct plan_exchange exchanges[PLAN_MAX_EXCHANGES];
 };

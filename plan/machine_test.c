@@ -42,7 +42,6 @@ static void fill(struct plan_machine *machine)
         crew->speeds[0] = (struct plan_speed){ 32, 0.1 + 0.3 * n, 0.1 + 0.2 * n };
         crew->speeds[1] = (struct plan_speed){ 512, 1.0 / 3 * n, 1.0 / 3 * n };
         crew->update_ms = 0.01;
-        crew->scan_ms = 0.02;
         crew->n_exchanges = n > 1;
         crew->exchanges[0] = (struct plan_exchange){ .transport = "tcp", .wire = "f32", .n_sizes = 2, .bytes = { 1e5, 1e6 },
                                                      .ms = { 0.1, 0.7 }, .cpu_ms = { 0.05, 0.3 } };
@@ -94,7 +93,7 @@ static void a_profile_comes_back_as_it_was_saved(void **state)
             assert_near(b->speeds[k].step_ms, a->speeds[k].step_ms);
             assert_near(b->speeds[k].mean_ms, a->speeds[k].mean_ms);
         }
-        assert_true(a->update_ms == b->update_ms && a->scan_ms == b->scan_ms && a->n_exchanges == b->n_exchanges);
+        assert_true(a->update_ms == b->update_ms && a->n_exchanges == b->n_exchanges);
         for (int k = 0; k < a->n_exchanges; k++) {
             for (int z = 0; z < a->exchanges[k].n_sizes; z++) {
                 assert_near(b->exchanges[k].bytes[z], a->exchanges[k].bytes[z]);

@@ -124,9 +124,8 @@ static struct compute compute_of(const struct plan_machine *machine, const struc
     if (crew == NULL) return (struct compute){ .last_ms = 0 };
     struct times part = part_times(machine, crew, job, rows / k);
     double       params = plan_n_params(&job->layers) / plan_n_params(&machine->layers);
-    double       scan_ms = workers > 1 ? crew->scan_ms * params : 0;
-    return (struct compute){ (part.last_ms * k + scan_ms) * factor, (part.mean_ms * k + scan_ms) * factor,
-                             (part.last_ms + scan_ms) * factor, crew->update_ms * params * factor };
+    return (struct compute){ part.last_ms * k * factor, part.mean_ms * k * factor, part.last_ms * factor,
+                             crew->update_ms * params * factor };
 }
 
 double plan_flops_of(const struct plan_machine *machine, const struct plan_job *job, int workers)

@@ -47,7 +47,6 @@ static struct plan_machine measured(void)
         crew->speeds[0] = (struct plan_speed){ 100, 11, 11 };
         crew->speeds[1] = (struct plan_speed){ 500, 51, 51 };
         crew->update_ms = 0.5;
-        crew->scan_ms = 0.25;
         if (n == 1) continue;
         crew->n_exchanges = 1;
         crew->exchanges[0] = (struct plan_exchange){ .transport = "tcp", .wire = "f32", .n_sizes = 2, .bytes = { 1e6, 4e6 },
@@ -124,9 +123,9 @@ static void what_was_measured_is_predicted_as_measured(void **state)
     assert_near(plan_predict(&machine, &job, 1).step_ms, 51, 1e-9);
     job.batch = 200; /* 100 rows each: 11 ms, one look more, and an exchange between the two measured sizes */
     double bytes = 4 * plan_n_params(&job.layers), exchange_ms = 1 + (bytes - 1e6) / 3e6 * 1.5;
-    assert_near(plan_predict(&machine, &job, 2).step_ms, 11 + 0.25 + exchange_ms, 1e-9);
+    assert_near(plan_predict(&machine, &job, 2).step_ms, 11 + exchange_ms, 1e-9);
     job.batch = 600; /* 300 rows: between */
-    assert_near(plan_predict(&machine, &job, 2).step_ms, 31 + 0.25 + exchange_ms, 1e-9);
+    assert_near(plan_predict(&machine, &job, 2).step_ms, 31 + exchange_ms, 1e-9);
 }
 
 static void another_network_is_scaled_by_its_operations_and_parameters(void **state)

@@ -40,7 +40,6 @@ typedef const struct probe_run *(*runs_fn)(const struct probe_account *account, 
 static const struct probe_run *steps_of(const struct probe_account *account, int index) { return account->steps[index]; }
 static const struct probe_run *exchanges_of(const struct probe_account *account, int index) { return account->exchanges[index]; }
 static const struct probe_run *updates_of(const struct probe_account *account, int index) { (void)index; return account->updates; }
-static const struct probe_run *scans_of(const struct probe_account *account, int index) { (void)index; return account->scans; }
 
 /* When the first of them began: who comes second onto a shared core begins late, but has been waiting since then. */
 static int64_t first_begin_ns(const struct probe_job *job, runs_fn runs, int index, int i)
@@ -133,9 +132,8 @@ static gm_status take(struct plan_machine *machine, const struct probe_job *job,
         double step_ms = last_ms(job, steps_of, i, n_steps), mean = mean_ms(job, steps_of, i, n_steps);
         put_speed(crew, (struct plan_speed){ (double)job->probe.rows[i], step_ms, mean < step_ms ? mean : step_ms });
     }
-    double update_ms = last_ms(job, updates_of, 0, job->accounts[0].n_updates), scan_ms = last_ms(job, scans_of, 0, job->accounts[0].n_updates);
+    double update_ms = last_ms(job, updates_of, 0, job->accounts[0].n_updates);
     crew->update_ms = is_new || update_ms < crew->update_ms ? update_ms : crew->update_ms;
-    crew->scan_ms = is_new || scan_ms < crew->scan_ms ? scan_ms : crew->scan_ms;
     if (job->probe.workers > 1) put_exchange(crew, job);
     return GM_OK;
 }

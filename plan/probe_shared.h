@@ -16,7 +16,7 @@ struct probe_account {
     int              n_steps[PLAN_MAX_SPEEDS], n_exchanges[PLAN_MAX_SIZES];
     struct probe_run steps[PLAN_MAX_SPEEDS][PROBE_MAX_RUNS];
     struct probe_run exchanges[PLAN_MAX_SIZES][PROBE_MAX_RUNS];
-    struct probe_run updates[PROBE_MAX_RUNS], scans[PROBE_MAX_RUNS];
+    struct probe_run updates[PROBE_MAX_RUNS];
     int              n_updates;
 };
 

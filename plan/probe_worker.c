@@ -135,13 +135,6 @@ static gm_status act_update(struct worker *w, int index)
     return GM_OK;
 }
 
-static gm_status act_scan(struct worker *w, int index)
-{
-    (void)index;
-    if (gmt_all_finite(w->mlp.params.gradients, w->mlp.params.n_elems)) return GM_OK;
-    return gmi_error_set(&w->error, GM_ERR_STATE, "the gradient is not finite");
-}
-
 static gm_status act_exchange(struct worker *w, int index)
 {
     float *values = w->mlp.params.gradients;
@@ -187,8 +180,6 @@ static gm_status measure(struct worker *w)
     for (int i = 0; i < w->job->probe.n_rows && status == GM_OK; i++)
         status = run_often(w, act_step, i, false, seconds, account->steps[i], &account->n_steps[i]);
     if (status == GM_OK) status = run_often(w, act_update, 0, true, seconds / 4, account->updates, &account->n_updates);
-    int n_updates = account->n_updates;
-    for (int i = 0; i < n_updates && status == GM_OK; i++) status = run_once(w, act_scan, 0, true, &account->scans[i]);
     for (int i = 0; i < w->job->n_sizes && w->job->probe.workers > 1 && status == GM_OK; i++)
         status = run_often(w, act_exchange, i, true, seconds, account->exchanges[i], &account->n_exchanges[i]);
     if (status == GM_OK) status = library(w, gm_barrier(w->comm));

@@ -47,7 +47,6 @@ static cJSON *crew_to_json(const struct plan_crew *crew)
     cJSON_AddItemToObject(object, "step_ms", cJSON_CreateDoubleArray(step_ms, crew->n_speeds));
     cJSON_AddItemToObject(object, "mean_ms", cJSON_CreateDoubleArray(mean_ms, crew->n_speeds));
     cJSON_AddNumberToObject(object, "update_ms", crew->update_ms);
-    cJSON_AddNumberToObject(object, "scan_ms", crew->scan_ms);
     cJSON *exchanges = cJSON_AddArrayToObject(object, "exchanges");
     for (int i = 0; i < crew->n_exchanges; i++) cJSON_AddItemToArray(exchanges, exchange_to_json(&crew->exchanges[i]));
     return object;
@@ -195,7 +194,6 @@ static void read_crew(struct reader *reader, const cJSON *object, struct plan_cr
     crew->workers = whole(reader, object, "workers");
     crew->threads = whole(reader, object, "threads");
     crew->update_ms = number(reader, object, "update_ms", 0);
-    crew->scan_ms = number(reader, object, "scan_ms", 0);
     crew->n_speeds = numbers(reader, object, "rows", -1, PLAN_MAX_SPEEDS, true, rows);
     if (crew->n_speeds == 0) complain(reader, "a crew without a speed: \"rows\" is empty");
     numbers(reader, object, "step_ms", crew->n_speeds, PLAN_MAX_SPEEDS, false, step_ms);
