@@ -11,7 +11,8 @@
 #include "base/log.h"
 #include "rendezvous/handshake.h"
 
-enum { GMI_MAX_PENDING = 64 };
+/* More than ranks of a large job that all call in one moment, which must not push one another out. */
+enum { GMI_MAX_PENDING = 512 };
 
 /* Those who leave, or must, before they have sent a hello; who speak something else; who do not know the secret. */
 enum gmi_stranger_kind { GMI_STRANGER_SILENT, GMI_STRANGER_FOREIGN, GMI_STRANGER_UNPROVEN, GMI_STRANGER_KINDS };

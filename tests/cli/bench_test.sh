@@ -117,6 +117,10 @@ for collective in all_reduce reduce_scatter all_gather broadcast reduce gather s
             "0 $(case $collective in broadcast | sendrecv) echo 4 ;; *) echo 8 ;; esac)"
     done
 done
+for collective in all_reduce all_to_all; do
+    capture gradmesh bench $collective -n 24 --sizes 0,192,40K --in-place --dtype f64 --check --iters 2 --warmup 1 --json
+    check "$collective with 24 ranks: all right" is "$status $(results | grep -c '"wrong":0,')" "0 3"
+done
 capture gradmesh bench broadcast -n 3 --root 2 --sizes 400 --iters 3 --json
 check "broadcast from another root" is "$status $(field root 1) $(field wrong 1)" "0 2 0"
 capture gradmesh bench barrier -n 3 --iters 5 --json
