@@ -167,7 +167,7 @@ void gmi_op_describe(struct gmi_op *op, const struct gmi_algo *algo, const struc
     op->traffic = (gm_traffic){ .calls = 1 };
     op->waits_for_recv = op->waits_for_send = -1;
     op->trouble = (struct gmi_trouble){ .status = GM_OK, .peer = -1 };
-    op->part_bytes = GMI_PART_BYTES;
+    op->part_bytes = gmi_op_ranks(op) == 2 ? GMI_PAIR_PART_BYTES : GMI_PART_BYTES;
     op->counts = request->counts;
     op->recv_counts = request->recv_counts;
     op->message = request->message;

@@ -16,7 +16,7 @@ struct gmi_algo;
 enum { GMI_SCRATCH_BYTES = 256 * 1024, GMI_PIECE_BYTES = 1024 * 1024, GMI_OP_STATE_BYTES = 1280 };
 
 /* What the ring sends of a chunk before it turns to the next one: some of these fit into a cache together. docs/tuning.md */
-enum { GMI_PART_BYTES = 128 * 1024 };
+enum { GMI_PART_BYTES = 128 * 1024, GMI_PAIR_PART_BYTES = 256 * 1024 /* of two ranks */ };
 
 /* The ranks and the ports to them. A port without a link is not connected. */
 struct gmi_group {
@@ -96,7 +96,7 @@ struct gmi_op {
     struct gm_accumulator *exact;             /* ... of exact sums */
     uint8_t       *scratch; /* GMI_SCRATCH_BYTES */
     uint8_t       *work;    /* algo->work_bytes */
-    size_t         part_bytes; /* GMI_PART_BYTES; the same on all ranks */
+    size_t         part_bytes; /* one of those above; the same on all ranks */
 
     /* Progress, for the error record, the stall limit and the accounting. */
     int      step, n_steps; /* -1, 0: the algorithm has no steps */
