@@ -171,6 +171,7 @@ static gm_status set_up_root(struct gm_comm *comm, const gm_comm_options *o, gm_
         if (status != GM_OK) return status;
     }
     comm->control.call_back = gmi_line_call_back;
+    comm->control.knocked = gmi_service_knocked;
     comm->control.n_lanes = GMI_LANES;
     comm->control.observe = gmi_comm_observe;
     comm->control.group_id = comm->group_id;

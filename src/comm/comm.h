@@ -41,6 +41,7 @@ struct gmi_line {
     struct gmi_port  *port;
     struct gmi_call  *call;    /* we are calling the peer; else NULL */
     struct gmi_share *share;   /* memory is being passed over a new connection; else NULL */
+    int64_t           knock_ns; /* when the peer is told that we call it in vain */
     bool              is_seen; /* that it is connected, by the caller's thread */
 };
 
@@ -94,6 +95,7 @@ struct gm_comm {
     gm_error                 failure_record; /* of the first call that met the failure */
     struct gmi_acceptor      acceptor;
     bool                     is_accepting;
+    int64_t                  knocked_ns; /* when a rank last told us that it calls in vain */
     char                     name[16]; /* "rank 3", of the acceptor */
     struct gmi_store_server *store_server; /* rank 0 of a job without a launcher */
     int                      status_fd; /* (root) for `gradmesh status`; -1: none */
@@ -129,6 +131,8 @@ void gmi_caller_wake(struct gm_comm *comm);
 void gmi_caller_wait(struct gm_comm *comm, int64_t deadline_ns);
 /* Makes the alarm quiet again, after a goodbye that did not matter. With the lock held. */
 void gmi_alarm_quiet(struct gm_comm *comm);
+/* The control's knocked: a rank calls us in vain. */
+void gmi_service_knocked(void *comm, int peer);
 /* The control's notify: alarms and wakes the caller's thread. */
 void gmi_service_notify(void *comm);
 

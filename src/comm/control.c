@@ -237,6 +237,30 @@ static void hear_call_back(struct gmi_control *c, int from, struct gmi_reader *r
     }
 }
 
+/* On the same way. */
+static void send_knock(struct gmi_control *c, int caller, int callee)
+{
+    struct gmi_buffer body = { 0 };
+    gmi_buffer_put_u32(&body, (uint32_t)caller);
+    gmi_buffer_put_u32(&body, (uint32_t)callee);
+    gmi_control_send_to(c, gmi_control_is_hub(c) ? callee : c->hub, GMI_KNOCK, &body);
+    gmi_buffer_fini(&body);
+}
+
+void gmi_control_knock(struct gmi_control *c, int peer) { send_knock(c, c->rank, peer); }
+
+static void hear_knock(struct gmi_control *c, int from, struct gmi_reader *r)
+{
+    int caller = (int)gmi_reader_u32(r), callee = (int)gmi_reader_u32(r);
+    if (r->is_short || callee < 0 || caller <= callee || caller >= c->n_ranks || !may_tell(c, from, caller)) {
+        gmi_control_bad_message(c, from);
+    } else if (callee == c->rank) {
+        if (c->knocked != NULL) c->knocked(c->notify_user, caller);
+    } else if (gmi_control_is_hub(c)) {
+        send_knock(c, caller, callee);
+    }
+}
+
 static void hear(struct gmi_control *c, int from, uint8_t kind, struct gmi_reader *r)
 {
     struct gmi_failure failure;
@@ -246,6 +270,8 @@ static void hear(struct gmi_control *c, int from, uint8_t kind, struct gmi_reade
         hear_goodbye(c, from, r);
     } else if (kind == GMI_CALL_BACK) {
         hear_call_back(c, from, r);
+    } else if (kind == GMI_KNOCK) {
+        hear_knock(c, from, r);
     } else if (kind == GMI_WAITING) {
         gmi_control_hear_waiting(c, from, r);
     } else if (kind == GMI_STALLED) {

@@ -41,7 +41,7 @@ enum gmi_phase { GMI_GATHERING, GMI_READY };
 /* Message kinds. Bodies: docs/protocol.md. */
 enum gmi_message { GMI_JOIN = 1, GMI_READY_TABLE = 2, GMI_MISSING = 3, GMI_FAILURE = 4, GMI_GOODBYE = 5,
                    GMI_CALL_BACK = 6, GMI_WAITING = 7, GMI_STALLED = 8, GMI_BEAT = 9, GMI_LOOK = 10,
-                   GMI_SEEN = 11, GMI_NOTE = 12 };
+                   GMI_SEEN = 11, GMI_NOTE = 12, GMI_KNOCK = 13 };
 
 /* With which ranks a rank shares memory; on the wire. */
 enum gmi_sharing { GMI_SHARES_NEVER = 0, GMI_SHARES_WHERE_IT_CAN = 1, GMI_SHARES_WITH_ALL = 2 };
@@ -111,6 +111,8 @@ struct gmi_control {
     /* Called when the lower rank `peer` asks to be called, for a lane (one of n_lanes) of a communicator. */
     void (*call_back)(void *notify_user, int peer, uint32_t group_id, int lane);
     int              n_lanes;
+    /* Called when the higher rank `peer` says that it calls us and gets no answer. */
+    void (*knocked)(void *notify_user, int peer);
     struct gmi_waits waits; /* the middle */
 
     /* Heartbeats. `observe` fills in what this rank is doing, but for its waits. */
@@ -148,6 +150,11 @@ bool gmi_control_is_drained(const struct gmi_control *c);
 
 /* Asks a higher rank to call us, for a lane of a communicator. */
 void gmi_control_ask_to_call(struct gmi_control *c, int peer, uint32_t group_id, int lane);
+
+/* Tells a lower rank that we call it and get no answer. */
+void gmi_control_knock(struct gmi_control *c, int peer);
+/* Can somebody join only by calling us now? */
+bool gmi_control_awaits_callers(const struct gmi_control *c);
 
 /* Tells rank 0 that we have waited for a while in this call, for `peer` (-1: nobody), which has entered it or not.
  * Two ranks that wait in calls of one number that differ would wait for ever; mostly they find out by the

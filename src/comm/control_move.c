@@ -26,6 +26,14 @@ bool gmi_control_is_expected(const struct gmi_control *c, int rank)
     return gmi_control_is_hub(c) || (c->is_moving && rank == c->hub);
 }
 
+bool gmi_control_awaits_callers(const struct gmi_control *c)
+{
+    for (int k = 0; k < c->n_ranks && gmi_control_is_hub(c); k++) {
+        if (c->phase == GMI_GATHERING ? !c->members[k].has_joined : gmi_control_is_expected(c, k)) return true;
+    }
+    return false;
+}
+
 static int lowest_left_over(const struct gmi_control *c)
 {
     int rank = 0;

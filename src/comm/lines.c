@@ -15,6 +15,7 @@
  * All communicators of a process that have one root come in by the root's acceptor; a hello says
  * which is meant. Ranks in hellos are those of the root. By the service thread, under the lock;
  * nothing blocks. */
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -49,11 +50,31 @@ struct gmi_line *gmi_comm_lines(struct gm_comm *comm, enum gmi_lane lane)
     return comm->lines[lane] = lines;
 }
 
+/* A call that takes so long is told to the peer, so often. */
+enum { KNOCK_EVERY_MS = 500 };
+
 /* ---- calling --------------------------------------------------------------------------------- */
 
 static enum gmi_channel channel_of(enum gmi_lane lane)
 {
     return lane == GMI_LANE_DATA ? GMI_CHANNEL_DATA : GMI_CHANNEL_MESSAGES;
+}
+
+__attribute__((format(printf, 4, 5))) static void fail(struct gmi_line *line, gm_status status, int culprit, const char *format, ...)
+{
+    struct gm_comm    *root = line->comm->root;
+    struct gmi_failure f = { .status = status, .culprit = culprit, .reporter = root->rank };
+    va_list            arguments;
+    va_start(arguments, format);
+    vsnprintf(f.cause, sizeof f.cause, format, arguments);
+    va_end(arguments);
+    gmi_control_fail(&root->control, &f);
+}
+
+static void no_memory(struct gmi_line *line)
+{
+    int own = line->comm->root->rank;
+    fail(line, GM_ERR_NOMEM, own, "rank %d has no memory for its connection to rank %d", own, gmi_line_peer(line));
 }
 
 static void end_call(struct gmi_line *line)
@@ -82,15 +103,19 @@ void gmi_line_want(struct gmi_line *line)
     char            host[256];
     if (peer > root->rank || line->port->link != NULL || line->call != NULL || line->share != NULL)
         return;
+    if (gmi_host_port_split(root->control.members[peer].address, host, sizeof host, &port, NULL) != GM_OK) {
+        fail(line, GM_ERR_PROTOCOL, peer, "rank %d has told an address that is none: '%.60s'", peer, root->control.members[peer].address);
+        return;
+    }
     struct gmi_hello hello = gmi_comm_hello(line->comm, channel_of(line->lane), peer);
     struct gmi_call *call = gmi_alloc(1, sizeof *call);
-    if (call == NULL || gmi_host_port_split(root->control.members[peer].address, host, sizeof host,
-                                            &port, NULL) != GM_OK) {
-        gmi_free(call);
-        return; /* whoever waits for the link runs into his deadline */
+    if (call == NULL) {
+        no_memory(line);
+        return;
     }
     gmi_call_init(call, host, port, &hello, &root->secret, expects_rank);
     line->call = call;
+    line->knock_ns = gmi_deadline_after_ms(KNOCK_EVERY_MS);
     root->n_calls++;
 }
 
@@ -114,8 +139,17 @@ static void connected(struct gmi_line *line, const struct gmi_handshake *h, int 
     if (gmi_handshake_link_key(h, c.key)) {
         gmi_share_connected(line, &c);
     } else {
-        gmi_socket_close(&fd); /* no memory; whoever waits for the link runs into his deadline */
+        gmi_socket_close(&fd);
+        no_memory(line);
     }
+}
+
+/* Whatever its machine refuses the peer, it knows better than we, and may not know that it matters. */
+static void knock_if_late(struct gmi_line *line)
+{
+    if (!gmi_deadline_passed(line->knock_ns)) return;
+    line->knock_ns = gmi_deadline_after_ms(KNOCK_EVERY_MS);
+    gmi_control_knock(&line->comm->root->control, gmi_line_peer(line));
 }
 
 static void step_call(struct gmi_line *line)
@@ -123,9 +157,14 @@ static void step_call(struct gmi_line *line)
     struct gmi_call *call = line->call;
     struct gm_comm  *root = line->comm->root;
     gm_status        status = gmi_call_progress(call);
-    if (status == GM_AGAIN) return;
+    if (status == GM_AGAIN) {
+        knock_if_late(line);
+        return;
+    }
     if (status == GM_OK) {
         connected(line, &call->handshake, gmi_call_take_fd(call));
+    } else if (status == GM_ERR_SYSTEM) { /* it is not the peer that refuses */
+        fail(line, status, root->rank, "rank %d cannot connect to rank %d: %.220s", root->rank, gmi_line_peer(line), call->error.text);
     } else {
         struct gmi_failure f = { .status = status,
                                  .culprit = gmi_line_peer(line),
@@ -236,6 +275,7 @@ static void note_next(struct gmi_line *line, void *user)
 {
     int64_t *next_ns = user,
             call_ns = line->call != NULL ? gmi_call_next_ns(line->call) : GMI_NEVER;
+    if (line->call != NULL && line->knock_ns < call_ns) call_ns = line->knock_ns;
     int64_t  share_ns = line->share != NULL ? gmi_share_next_ns(line) : GMI_NEVER;
     if (call_ns < *next_ns) *next_ns = call_ns;
     if (share_ns < *next_ns) *next_ns = share_ns;

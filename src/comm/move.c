@@ -22,13 +22,28 @@ static void begin(struct gm_comm *root)
     char host[256];
     int  port;
     hello.session = c->session;
-    if (call == NULL || gmi_host_port_split(c->members[c->hub].address, host, sizeof host, &port, NULL) != GM_OK) {
+    if (call == NULL) {
+        struct gmi_failure f = { .status = GM_ERR_NOMEM, .culprit = c->rank, .reporter = c->rank };
+        snprintf(f.cause, sizeof f.cause, "rank %d has no memory for its control connection to rank %d", c->rank, c->hub);
+        gmi_control_fail(c, &f);
+        return;
+    }
+    if (gmi_host_port_split(c->members[c->hub].address, host, sizeof host, &port, NULL) != GM_OK) {
         gmi_free(call);
         return; /* it will miss us */
     }
     gmi_call_init(call, host, port, &hello, &root->secret, NULL);
     root->move_call = call;
     root->move_to = c->hub;
+}
+
+/* Our own machine refuses what a call needs. */
+static void refused(struct gm_comm *root)
+{
+    struct gmi_control *c = &root->control;
+    struct gmi_failure  f = { .status = GM_ERR_SYSTEM, .culprit = c->rank, .reporter = c->rank };
+    snprintf(f.cause, sizeof f.cause, "rank %d cannot connect to rank %d: %.220s", c->rank, c->hub, root->move_call->error.text);
+    gmi_control_fail(c, &f);
 }
 
 /* Nobody listens there any more, or we are not wanted: unless its goodbye comes in a moment, it is lost. */
@@ -52,6 +67,9 @@ void gmi_move_step(struct gm_comm *root)
     if (status == GM_AGAIN && root->move_call->error.sys_errno != ECONNREFUSED) return;
     if (status == GM_OK) {
         gmi_control_moved(c, gmi_call_take_fd(root->move_call));
+    } else if (status == GM_ERR_SYSTEM) {
+        refused(root);
+        c->move_ns = GMI_NEVER;
     } else {
         lost(root);
         if (status == GM_AGAIN) return;

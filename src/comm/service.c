@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
@@ -15,7 +16,7 @@
 #include "comm/comm.h"
 #include "net/socket.h"
 
-enum { TICK_MS = 500, IDLE_MS = 10000 };
+enum { TICK_MS = 500, IDLE_MS = 10000, DOOR_MS = 1000, NAP_MS = 5 };
 
 /* ---- waking ------------------------------------------------------------------------------------ */
 
@@ -122,12 +123,41 @@ gm_status gmi_service_listen(struct gm_comm *comm, const struct gmi_address *add
     return status;
 }
 
+/* ---- what this machine refuses us ----------------------------------------------------------------- */
+
+void gmi_service_knocked(void *user, int peer)
+{
+    struct gm_comm *comm = user;
+    (void)peer;
+    comm->knocked_ns = gmi_now_ns();
+}
+
+static void machine_refuses(struct gm_comm *comm, const char *what, int sys_errno)
+{
+    struct gmi_failure f = { .status = GM_ERR_SYSTEM, .culprit = comm->rank, .reporter = comm->rank, .sys_errno = sys_errno };
+    const char        *address = comm->control.members[comm->rank].address;
+    snprintf(f.cause, sizeof f.cause, "rank %d (%s) %s: %s", comm->rank, address[0] ? address : "address unknown", what, strerror(sys_errno));
+    gmi_control_fail(&comm->control, &f);
+}
+
+/* Nobody can come in, and somebody must: he would call until the stall limit, and we are the only one who knows why he
+ * gets no answer. Who cannot hear of the failure finds that nobody listens any more. */
+static void mind_the_door(struct gm_comm *comm)
+{
+    struct gmi_acceptor *a = &comm->acceptor;
+    if (gmi_acceptor_refused_ns(a) < DOOR_MS * GMI_NS_PER_MS || comm->control.has_failure) return;
+    if (comm->knocked_ns < a->refused_since_ns && !gmi_control_awaits_callers(&comm->control)) return;
+    machine_refuses(comm, "cannot accept the connections that others make to it", a->refused_errno);
+    gmi_acceptor_close(a);
+}
+
 /* ---- the loop ---------------------------------------------------------------------------------- */
 
 static void step(struct gm_comm *comm)
 {
     if (comm->store_server != NULL) gmi_store_server_step(comm->store_server);
     if (comm->is_accepting) gmi_acceptor_step(&comm->acceptor);
+    if (comm->is_accepting) mind_the_door(comm);
     if (comm->status_fd >= 0) gmi_status_step(comm);
     gmi_lines_step(comm);
     gmi_move_step(comm);
@@ -150,7 +180,7 @@ static void watch(struct gm_comm *comm, struct gmi_poller *poller)
 static int64_t next_look_ns(struct gm_comm *comm)
 {
     bool needs_ticks = comm->control.phase == GMI_GATHERING || comm->store_server != NULL ||
-                       (comm->is_accepting && comm->acceptor.n_pending > 0);
+                       (comm->is_accepting && (comm->acceptor.n_pending > 0 || comm->acceptor.refused_since_ns != 0));
     int64_t next_ns = gmi_deadline_after_ms(needs_ticks ? TICK_MS : IDLE_MS);
     int64_t control_ns = gmi_control_next_ns(&comm->control), lines_ns = gmi_lines_next_ns(comm);
     if (control_ns < next_ns) next_ns = control_ns;
@@ -178,6 +208,9 @@ static int64_t move_engines(struct gm_comm *root, struct gmi_poller *poller)
     return next_ns;
 }
 
+/* Instead of a wait that is refused; and then everything is looked at. */
+static void nap(void) { nanosleep(&(struct timespec){ .tv_nsec = NAP_MS * GMI_NS_PER_MS }, NULL); }
+
 static void *serve(void *user)
 {
     struct gm_comm   *comm = user;
@@ -190,9 +223,12 @@ static void *serve(void *user)
         int64_t deadline_ns = next_look_ns(comm);
         pthread_mutex_unlock(&comm->lock);
         int64_t engine_ns = move_engines(comm, &poller);
-        gmi_poller_wait(&poller, engine_ns < deadline_ns ? engine_ns : deadline_ns);
+        gm_status status = gmi_poller_wait(&poller, engine_ns < deadline_ns ? engine_ns : deadline_ns);
+        int       sys_errno = errno;
+        if (status == GM_ERR_NOMEM) nap();
         if (gmi_poller_ready(&poller, comm->service_wake_fd)) drain_event(comm->service_wake_fd);
         pthread_mutex_lock(&comm->lock);
+        if (status == GM_ERR_NOMEM) machine_refuses(comm, "cannot wait for its connections", sys_errno);
     }
     step(comm);
     pthread_mutex_unlock(&comm->lock);

@@ -59,7 +59,10 @@ void gmi_poller_skip(struct gmi_poller *p) { p->is_skipped = true; }
 
 gm_status gmi_poller_wait(struct gmi_poller *p, int64_t deadline_ns)
 {
-    if (p->is_out_of_memory) return GM_ERR_NOMEM;
+    if (p->is_out_of_memory) {
+        errno = ENOMEM;
+        return GM_ERR_NOMEM;
+    }
     int n = poll(p->slots, (nfds_t)p->n_slots, p->is_skipped ? 0 : gmi_deadline_poll_ms(deadline_ns));
     if (n > 0) return GM_OK;
     for (size_t i = 0; i < p->n_slots; i++) p->slots[i].revents = 0;

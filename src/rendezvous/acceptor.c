@@ -1,5 +1,6 @@
 #include "rendezvous/acceptor.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -92,22 +93,40 @@ static void make_room(struct gmi_acceptor *a)
     drop(a, victim);
 }
 
+/* No descriptor or no memory: the oldest stranger gives his up; without one we wait a moment. Is another try worth it? */
+static bool refused(struct gmi_acceptor *a, int sys_errno)
+{
+    if (a->refused_since_ns == 0) {
+        gmi_log(a->log, GM_LOG_WARN, "%s: cannot accept a connection: %s", a->name, strerror(sys_errno));
+        a->refused_since_ns = gmi_now_ns();
+    }
+    a->refused_errno = sys_errno;
+    if (a->n_pending > 0) {
+        make_room(a);
+        return true;
+    }
+    a->paused_until_ns = gmi_now_ns() + PAUSE_MS * GMI_NS_PER_MS;
+    return false;
+}
+
+int64_t gmi_acceptor_refused_ns(const struct gmi_acceptor *a)
+{
+    return a->refused_since_ns == 0 ? 0 : gmi_now_ns() - a->refused_since_ns;
+}
+
+void gmi_acceptor_close(struct gmi_acceptor *a) { gmi_socket_close(&a->listener_fd); }
+
 static bool accept_one(struct gmi_acceptor *a)
 {
     int       fd, sys_errno = 0;
     gm_status status = gmi_socket_accept(a->listener_fd, &fd, &sys_errno);
+    if (status != GM_ERR_SYSTEM) a->refused_since_ns = 0;
     if (status == GM_AGAIN) return false;
-    struct gmi_handshake *h = status == GM_OK ? gmi_alloc(1, sizeof *h) : NULL;
+    if (status != GM_OK) return refused(a, sys_errno);
+    struct gmi_handshake *h = gmi_alloc(1, sizeof *h);
     if (h == NULL) {
-        /* No descriptor or no memory: the oldest stranger gives his up; without one we wait a moment. */
-        if (status == GM_OK) gmi_socket_close(&fd);
-        gmi_log(a->log, GM_LOG_WARN, "%s: cannot accept a connection: %s", a->name, strerror(sys_errno));
-        if (a->n_pending > 0) {
-            make_room(a);
-            return true;
-        }
-        a->paused_until_ns = gmi_now_ns() + PAUSE_MS * GMI_NS_PER_MS;
-        return false;
+        gmi_socket_close(&fd);
+        return refused(a, ENOMEM);
     }
     if (a->n_pending == GMI_MAX_PENDING) make_room(a);
     gmi_handshake_init(h, fd, false, &a->own, a->secret, a->judge, a->user, HANDSHAKE_TIMEOUT_MS);

@@ -36,6 +36,8 @@ struct gmi_acceptor {
         int64_t quiet_until_ns;   /* no line until then */
     } strangers[GMI_STRANGER_KINDS];
     int64_t               paused_until_ns; /* no descriptors: do not spin on a readable listener */
+    int64_t               refused_since_ns; /* no connection could be accepted since; 0: they can */
+    int                   refused_errno;
 };
 
 /* Listens on `address`. GM_OK, GM_ERR_SYSTEM; GM_ERR_ARG: beyond loopback without a secret. */
@@ -45,5 +47,10 @@ gm_status gmi_acceptor_init(struct gmi_acceptor *a, const struct gmi_address *ad
 void gmi_acceptor_fini(struct gmi_acceptor *a);
 void gmi_acceptor_watch(struct gmi_acceptor *a, struct gmi_poller *poller);
 void gmi_acceptor_step(struct gmi_acceptor *a);
+
+/* For how long has this machine refused every connection that came? 0: it does not. */
+int64_t gmi_acceptor_refused_ns(const struct gmi_acceptor *a);
+/* Listens no more: who calls is refused by the kernel, and so hears at once that it calls in vain. */
+void gmi_acceptor_close(struct gmi_acceptor *a);
 
 #endif

@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "net/socket.h"
 
-enum { FIRST_PAUSE_MS = 5, LONGEST_PAUSE_MS = 250, TRY_TIMEOUT_MS = 10000 };
+enum { FIRST_PAUSE_MS = 5, LONGEST_PAUSE_MS = 250, TRY_TIMEOUT_MS = 10000, REFUSED_MS = 1500 };
 
 /* The answerer must be the rank that was called. An old address may lead to another one: look again. */
 static gm_status expects(void *user, const struct gmi_hello *peer, char *why, size_t why_bytes)
@@ -79,6 +79,24 @@ static gm_status connection_failed(struct gmi_call *c, const char *why)
     return GM_AGAIN;
 }
 
+/* No descriptor, no memory, not permitted: that may pass, but nobody else will tell if it does not. */
+static bool is_refused_for_good(struct gmi_call *c)
+{
+    if (!gmi_socket_is_our_trouble(c->error.sys_errno)) {
+        c->refused_since_ns = 0;
+    } else if (c->refused_since_ns == 0) {
+        c->refused_since_ns = gmi_now_ns();
+    }
+    return c->refused_since_ns != 0 && gmi_now_ns() - c->refused_since_ns >= REFUSED_MS * GMI_NS_PER_MS;
+}
+
+static gm_status refused(struct gmi_call *c)
+{
+    hang_up(c);
+    enter(c, GMI_CALL_FAILED);
+    return c->error.status = GM_ERR_SYSTEM;
+}
+
 /* Tries the addresses from c->index on. GM_OK: connected; GM_AGAIN: under way, or all failed (paused). */
 static gm_status connect_next(struct gmi_call *c)
 {
@@ -96,7 +114,7 @@ static gm_status connect_next(struct gmi_call *c)
         connection_failed(c, status == GM_AGAIN ? "no answer" : strerror(sys_errno));
         c->error.sys_errno = status == GM_AGAIN ? 0 : sys_errno;
     }
-    return pause_then_again(c);
+    return is_refused_for_good(c) ? refused(c) : pause_then_again(c);
 }
 
 static gm_status shake(struct gmi_call *c)

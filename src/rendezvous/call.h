@@ -3,7 +3,8 @@
  *     RESOLVING -> CONNECTING -> SHAKING -> DONE
  *         ^            |            |
  *         +-- PAUSED <-+------------+    nobody there, "come again", or broken half-way: a pause, then again
- *                                   +--> FAILED: turned away for good
+ *                                   +--> FAILED: turned away for good; or this machine refuses what a call needs,
+ *                                        for seconds (GM_ERR_SYSTEM)
  *
  * All addresses of a name are tried in turn. A connection to oneself is not one (net/socket.h): it is closed
  * and tried again. Resolving a name may block in the resolver; numeric addresses do not. */
@@ -36,6 +37,7 @@ struct gmi_call {
     struct gmi_handshake    handshake;
     int                     pause_ms;
     int64_t                 next_ns; /* when a try is given up, or the pause is over */
+    int64_t                 refused_since_ns; /* our own machine has refused every try since; 0: it does not */
     gm_error                error;   /* why the last try failed */
     uint64_t                sent_bytes, recv_bytes; /* of the handshake that succeeded */
 };

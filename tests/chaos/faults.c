@@ -3,17 +3,12 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/audit.h>
-#include <linux/filter.h>
-#include <linux/seccomp.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <signal.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
@@ -21,6 +16,7 @@
 #include <unistd.h>
 
 #include "tests/chaos/chaos.h"
+#include "tests/support/refuse.h"
 
 static void nap_us(int us)
 {
@@ -185,43 +181,27 @@ static void shrink_buffers(struct chaos_scene *scene)
 
 /* ---- system calls that are refused ------------------------------------------------------------------ */
 
-/* Of this process, all threads of it, from now on. */
-static void refuse(const int *calls, int n_calls, int error)
-{
-    struct sock_filter code[32];
-    unsigned short     n = 0;
-    code[n++] = (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr));
-    for (int i = 0; i < n_calls; i++) {
-        code[n++] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (unsigned)calls[i], 0, 1);
-        code[n++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | (unsigned)error);
-    }
-    code[n++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);
-    struct sock_fprog program = { n, code };
-    prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
-    syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, &program);
-}
-
 static void refuse_to_send(struct chaos_scene *scene)
 {
     static const int calls[] = { SYS_sendmsg, SYS_sendto, SYS_writev, SYS_sendmmsg };
     static const int errors[] = { ENOBUFS, ENOMEM, EPERM, EIO };
-    refuse(calls, 4, errors[gmi_rng_next_below(&scene->rng, 4)]);
+    refuse_calls(calls, 4, errors[gmi_rng_next_below(&scene->rng, 4)]);
 }
 
 static void refuse_to_receive(struct chaos_scene *scene)
 {
     static const int calls[] = { SYS_recvmsg, SYS_recvfrom, SYS_readv, SYS_recvmmsg };
     static const int errors[] = { ENOMEM, EPERM, EIO };
-    refuse(calls, 4, errors[gmi_rng_next_below(&scene->rng, 3)]);
+    refuse_calls(calls, 4, errors[gmi_rng_next_below(&scene->rng, 3)]);
 }
 
 /* No new memory to share, sockets, or pages: what is needed later must be had by other means, or be missed in words. */
 static void refuse_resources(struct chaos_scene *scene)
 {
-    static const int calls[] = { SYS_memfd_create, SYS_socket, SYS_accept4, SYS_socketpair, SYS_setsockopt };
+    static const int calls[] = { SYS_memfd_create, SYS_socket, SYS_accept4, SYS_eventfd2, SYS_setsockopt, SYS_mmap };
     static const int errors[] = { ENOMEM, EMFILE, EPERM };
-    int              which = (int)gmi_rng_next_below(&scene->rng, 5);
-    refuse(&calls[which], 1, errors[gmi_rng_next_below(&scene->rng, 3)]);
+    int              which = (int)gmi_rng_next_below(&scene->rng, sizeof calls / sizeof *calls);
+    refuse_calls(&calls[which], 1, errors[gmi_rng_next_below(&scene->rng, 3)]);
 }
 
 /* ---- strangers ------------------------------------------------------------------------------------- */
@@ -277,7 +257,7 @@ static const struct chaos_fault rows[] = {
     { "refused send", CHAOS_CUT, 6, 200, .only_calling = true, .needs_tcp = true, .not_with_sanitizers = true, .act = refuse_to_send },
     { "refused receive", CHAOS_CUT, 6, 200, .only_calling = true, .needs_tcp = true, .not_with_sanitizers = true,
       .act = refuse_to_receive },
-    { "refused resource", CHAOS_CUT, 4, 200, .only_calling = true, .not_with_sanitizers = true, .act = refuse_resources },
+    { "refused resource", CHAOS_CUT, 6, 2500, .only_calling = true, .not_with_sanitizers = true, .act = refuse_resources },
     { "strangers", CHAOS_HARMLESS, 6, 0, .only_calling = true, .act = let_strangers_call },
     { "other count", CHAOS_MISMATCH, 5, 600, .only_calling = true, .is_in_call = true },
     { "skipped call", CHAOS_MISMATCH, 5, 600, .only_calling = true, .is_in_call = true },

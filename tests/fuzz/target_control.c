@@ -158,6 +158,8 @@ void fuzz_control_seed(fuzz_keep_fn keep, void *user)
     say_join(&s, 2);
     say_call(&s, 1, GMI_WAITING, GM_ALL_REDUCE);
     say_numbers(&s, 1, GMI_CALL_BACK, (const uint32_t[]){ 1, 2, 99, 1 }, 4);
+    say_numbers(&s, 2, GMI_KNOCK, (const uint32_t[]){ 2, 1 }, 2);
+    say_numbers(&s, 1, GMI_KNOCK, (const uint32_t[]){ 1, 0 }, 2);
     say_numbers(&s, 2, GMI_GOODBYE, (const uint32_t[]){ 2, 5, 0 }, 3);
     say_failure(&s, 1);
     end(&s, keep, user);

@@ -142,7 +142,7 @@ int ranks_open_descriptors(void);
 struct rlimit ranks_leave_room_for(int n_more);
 int ranks_threads(void);
 
-/* 1, or how much slower everything may be under a sanitizer. */
+/* 1, or how much slower everything may be under a sanitizer, or as TEST_SLOWNESS says. */
 int ranks_slowness(void);
 
 #endif
