@@ -321,7 +321,7 @@ int cli_bench_run(const struct cli_bench_args *args, const struct cli_parsed *pa
     struct bench   *bench = gmi_alloc(1, sizeof *bench);
     struct cli_join place = { .command = "bench", .world_size = is_alone ? 1 : 0,
                               .is_verbose = parsed->is_verbose, .transport = args->transport,
-                              .algorithm = args->algorithm, .wire = args->wire,
+                              .algorithm = args->algorithm, .wire = args->wire, .checksum = args->checksum,
                               .is_encrypted = args->is_encrypted };
     if (bench == NULL) {
         fprintf(stderr, "gradmesh bench: no memory\n");

@@ -21,7 +21,7 @@ struct cli_bench_args {
     struct cli_list sizes;
     bool            in_place_only, wants_fraction;
     int             dtype, redop;
-    const char     *algorithm, *transport, *wire;
+    const char     *algorithm, *transport, *wire, *checksum;
     bool            is_encrypted;
     char            names[256]; /* of several algorithms, each ended by a zero */
     const char     *algorithms[CLI_BENCH_MAX_ALGORITHMS];

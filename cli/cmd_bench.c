@@ -117,6 +117,7 @@ static bool try_alone(const struct cli_command *command, const struct cli_bench_
     options.algorithm = algorithm;
     options.transport = args->transport;
     options.wire = args->wire;
+    options.checksum = args->checksum;
     gmi_error_clear(&error);
     gm_status status = gm_comm_create(&comm, &options, &error);
     if (status == GM_OK) {
@@ -318,6 +319,8 @@ int cli_cmd_bench(int argc, char **argv)
           .help = "how bytes travel (default: auto)" },
         { .name = "encrypt", .kind = CLI_FLAG, .flag = &args.is_encrypted,
           .help = "encrypt what goes over TCP (TLS 1.3, by the job's secret); not shared memory" },
+        { .name = "checksum", .kind = CLI_TEXT, .text = &args.checksum, .value_name = "off|crc32c",
+          .help = "check all that ranks send each other, block by block (default: off)" },
         { .name = "wire", .kind = CLI_TEXT, .text = &args.wire, .value_name = "f32|bf16|f16|int8",
           .help = "format in which sums of f32 travel (default: f32)" },
         { .name = "check", .letter = 'c', .kind = CLI_FLAG, .flag = &args.effort.checks_all,

@@ -58,7 +58,7 @@ struct train_args {
     struct cli_recipe_args recipe;
     int64_t                n_workers, n_threads, save_every, keep, report_every, compare_steps;
     bool                   has_workers, has_resume, is_encrypted;
-    const char            *checkpoint_dir, *resume_file, *log_path, *transport, *algorithm, *wire;
+    const char            *checkpoint_dir, *resume_file, *log_path, *transport, *algorithm, *wire, *checksum;
     int                    overlap; /* an enum gmt_overlap */
     int                    placement; /* an enum gmt_placement */
     int                    exact_wire; /* 1: raw */
@@ -71,7 +71,7 @@ static const char *const placements[] = { [GMT_PLACE_BLOCKS] = "blocks", [GMT_PL
                                           NULL };
 static const char *const exact_wires[] = { "trimmed", "raw", NULL };
 
-enum { N_TRAIN_OPTIONS = 16 };
+enum { N_TRAIN_OPTIONS = 17 };
 
 /* Fills options[N_TRAIN_OPTIONS + CLI_N_RECIPE_OPTIONS]. */
 static void list_options(struct train_args *args, struct cli_option *options)
@@ -88,6 +88,8 @@ static void list_options(struct train_args *args, struct cli_option *options)
           .value_name = "auto|ring|naive|...", .help = "how gradients are exchanged (default: auto)" },
         { .name = "encrypt", .kind = CLI_FLAG, .flag = &args->is_encrypted,
           .help = "encrypt what goes over TCP (TLS 1.3, by the job's secret); not shared memory" },
+        { .name = "checksum", .kind = CLI_TEXT, .text = &args->checksum, .value_name = "off|crc32c",
+          .help = "check all that ranks send each other, block by block (default: off)" },
         { .name = "wire", .kind = CLI_TEXT, .text = &args->wire, .value_name = "f32|bf16|f16|int8",
           .help = "format in which gradients travel: fewer bytes, for a little accuracy (default: f32)" },
         { .name = "overlap", .kind = CLI_CHOICE, .choice = &args->overlap, .choices = overlaps,
@@ -569,7 +571,7 @@ static int check_usage(const struct cli_command *command, const struct train_arg
             (long long)args->n_workers, rank, world_size);
     int status = check_reproducible(command, args);
     if (status != CLI_EXIT_OK) return status;
-    return cli_check_exchange(command, args->transport, args->algorithm, args->wire);
+    return cli_check_exchange(command, args->transport, args->algorithm, args->wire, args->checksum);
 }
 
 /* Trains, or has N workers train. */
@@ -586,6 +588,7 @@ static int train_as_told(const struct cli_command *command, const struct train_a
                               .transport = args->transport,
                               .algorithm = args->algorithm,
                               .wire = args->wire,
+                              .checksum = args->checksum,
                               .is_encrypted = args->is_encrypted };
     if (worker == NULL || own_words == NULL) {
         fprintf(stderr, "gradmesh train: no memory\n");

@@ -46,7 +46,7 @@ static void own_path(char path[PATH_MAX])
 {
     ssize_t n = readlink("/proc/self/exe", path, PATH_MAX - 1);
     path[n > 0 ? n : 0] = '\0';
-    if (n <= 0 || access(path, X_OK) != 0) strcpy(path, "/proc/self/exe");
+    if (n <= 0 || access(path, X_OK) != 0) snprintf(path, PATH_MAX, "/proc/self/exe");
 }
 
 char **cli_own_words(int argc, char **argv)
@@ -97,7 +97,7 @@ void cli_say_pid(void) { fprintf(stderr, "rank 0 pid %ld\n", (long)getpid()); }
 
 /* A world of one takes the names and needs no network. */
 int cli_check_exchange(const struct cli_command *command, const char *transport,
-                       const char *algorithm, const char *wire)
+                       const char *algorithm, const char *wire, const char *checksum)
 {
     gm_comm_options options;
     gm_comm        *comm;
@@ -108,6 +108,7 @@ int cli_check_exchange(const struct cli_command *command, const char *transport,
     options.transport = transport;
     options.algorithm = algorithm;
     options.wire = wire;
+    options.checksum = checksum;
     gmi_error_clear(&error);
     gm_status status = gm_comm_create(&comm, &options, &error);
     gm_comm_destroy(comm);
@@ -133,6 +134,7 @@ static gm_status fill_options(gm_comm_options *options, const struct cli_join *j
     if (join->transport != NULL) options->transport = join->transport;
     if (join->algorithm != NULL) options->algorithm = join->algorithm;
     if (join->wire != NULL) options->wire = join->wire;
+    if (join->checksum != NULL) options->checksum = join->checksum;
     if (join->is_verbose && options->log_level < GM_LOG_INFO) options->log_level = GM_LOG_INFO;
     if (join->is_encrypted) options->encrypt = 1;
     options->fingerprint = join->fingerprint;

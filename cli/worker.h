@@ -40,7 +40,7 @@ struct cli_join {
     const char *command;       /* "train" */
     int         world_size;    /* 1: alone, whatever the environment says; 0: as the environment says */
     bool        is_verbose;
-    const char *transport, *algorithm, *wire; /* NULL: as the environment says */
+    const char *transport, *algorithm, *wire, *checksum; /* NULL: as the environment says */
     const char *fingerprint;
     bool        is_encrypted;  /* or as the environment says */
     const char *group; /* NULL: one communicator is enough */
@@ -50,7 +50,7 @@ struct cli_join {
  * a wrong one is one sentence, with the list of those that there are, before anything is started.
  * CLI_EXIT_OK or CLI_EXIT_USAGE. */
 int cli_check_exchange(const struct cli_command *command, const char *transport,
-                       const char *algorithm, const char *wire);
+                       const char *algorithm, const char *wire, const char *checksum);
 
 /* Who this process will be, without joining. GM_ERR_ARG: the environment is wrong. */
 GM_MUST_USE gm_status cli_place(const struct cli_join *join, int *rank, int *world_size,

@@ -77,7 +77,8 @@ typedef enum gm_status {
     GM_ERR_PROTOCOL,     /* bytes arrived that cannot be right */
     GM_ERR_VERSION,      /* the peer speaks another version of the protocol */
     GM_ERR_SYSTEM,       /* the machine refused something; sys_errno is kept */
-    GM_ERR_NOMEM         /* no memory */
+    GM_ERR_NOMEM,        /* no memory */
+    GM_ERR_CORRUPT       /* bytes arrived changed: their checksum is not that with which they were sent */
 } gm_status;
 
 /* The name of a status, "GM_ERR_PEER_LOST", or "?" for a number that is none. Static string. */
@@ -243,6 +244,11 @@ typedef struct gm_comm_options {
      * secret, which must be there). Not what passes through memory within a host. Compared at creation: ranks that
      * differ are a mismatch. */
     int         encrypt;
+
+    /* "crc32c": all that is sent between ranks, over TCP or through memory, travels in blocks with their CRC32C, and none is
+     * used before its checksum was found right; a difference is GM_ERR_CORRUPT on every rank, which names the sender. Links
+     * that are encrypted detect changes by themselves and have none. Compared at creation. NULL: "off" */
+    const char *checksum;
 
     /* A file with constants of the cost model by which "auto" chooses, over the built-in ones; rank 0's file counts for
      * all. Lines KIND.CONSTANT=NUMBER: the KIND is "memory" (shared), "loopback" (TCP within a host) or "network" (between
@@ -695,7 +701,7 @@ typedef struct gm_traffic {
     uint64_t payload_sent_bytes;
     uint64_t payload_recv_bytes;
     uint64_t protocol_sent_bytes; /* descriptors, piece headers; for GM_COLLECTIVE_END also handshakes
-                                     and what encryption adds */
+                                     and what encryption and checksums add */
     uint64_t protocol_recv_bytes;
     uint64_t memory_sent_bytes;   /* of payload and protocol: what went through shared memory */
     uint64_t memory_recv_bytes;

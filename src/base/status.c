@@ -18,6 +18,7 @@ static const struct {
     [GM_ERR_VERSION] = { "GM_ERR_VERSION", "the peer speaks another version of the protocol" },
     [GM_ERR_SYSTEM] = { "GM_ERR_SYSTEM", "the machine refused something" },
     [GM_ERR_NOMEM] = { "GM_ERR_NOMEM", "no memory" },
+    [GM_ERR_CORRUPT] = { "GM_ERR_CORRUPT", "bytes arrived changed" },
 };
 
 static int is_known(gm_status status) { return (unsigned)status < sizeof rows / sizeof rows[0]; }

@@ -228,6 +228,11 @@ gm_status gmi_op_bad_bytes(struct gmi_op *op, const struct gmi_port *port, const
     return keep_first(op, (struct gmi_trouble){ .status = GM_ERR_PROTOCOL, .peer = port->peer, .what = what });
 }
 
+gm_status gmi_op_corrupt(struct gmi_op *op, const struct gmi_port *port)
+{
+    return keep_first(op, (struct gmi_trouble){ .status = GM_ERR_CORRUPT, .peer = port->peer, .what = "sent bytes that arrived changed" });
+}
+
 gm_status gmi_op_no_memory(struct gmi_op *op)
 {
     struct gmi_trouble trouble = { .status = GM_ERR_NOMEM, .peer = gmi_op_rank(op), .what = "has no memory for what arrives" };

@@ -176,6 +176,7 @@ int gmi_op_waits_for(const struct gmi_op *op);
 /* For ports: what went wrong, kept in op->trouble; the first one stays. Return its status. */
 gm_status gmi_op_link_broke(struct gmi_op *op, const struct gmi_port *port);
 gm_status gmi_op_bad_bytes(struct gmi_op *op, const struct gmi_port *port, const char *what);
+gm_status gmi_op_corrupt(struct gmi_op *op, const struct gmi_port *port);
 gm_status gmi_op_no_memory(struct gmi_op *op);
 /* "shard 3 of 8 has been added on two ranks"; peer -1: nobody in particular. */
 gm_status gmi_op_wrong_shard(struct gmi_op *op, int peer, int shard, int n_shards, const char *what);

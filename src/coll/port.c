@@ -62,6 +62,7 @@ static void append_piece_header(struct gmi_port_header *h, bool is_behind_descri
 
 static gm_status link_failed(struct gmi_port *port, gm_status status)
 {
+    if (status == GM_ERR_CORRUPT) return gmi_op_corrupt(port->op, port);
     if (status != GM_ERR_PROTOCOL) return gmi_op_link_broke(port->op, port);
     return gmi_op_bad_bytes(port->op, port, port->link->is_shared_memory
                                                 ? "wrote what cannot be right into the memory of the link"

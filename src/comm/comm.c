@@ -35,6 +35,8 @@ static gm_status check_name(const char *what, const char *name, size_t max_bytes
     return gmi_error_set(error, GM_ERR_ARG, "the %s '%.40s...' is longer than %zu characters", what, name, max_bytes - 1);
 }
 
+static bool wants_checksum(const gm_comm_options *o) { return o->checksum != NULL && strcmp(o->checksum, "crc32c") == 0; }
+
 static gm_status check_options(const gm_comm_options *o, gm_error *error)
 {
     if (o->struct_bytes != sizeof *o) {
@@ -60,6 +62,9 @@ static gm_status check_options(const gm_comm_options *o, gm_error *error)
         return gmi_error_set(error, GM_ERR_UNSUPPORTED, "there is no transport '%.40s'; there are: %s", o->transport,
                              gmi_transport_names(names, sizeof names));
     }
+    if (o->checksum != NULL && o->checksum[0] != '\0' && strcmp(o->checksum, "off") != 0 && !wants_checksum(o)) {
+        return gmi_error_set(error, GM_ERR_UNSUPPORTED, "there is no checksum '%.40s'; there are: off, crc32c", o->checksum);
+    }
     const struct gmi_wire *wire;
     if (o->wire != NULL && !gmi_wire_find(o->wire, &wire)) {
         return gmi_error_set(error, GM_ERR_UNSUPPORTED, "there is no wire format '%.40s'; there are: %s", o->wire,
@@ -77,6 +82,7 @@ static gm_status load_secret(struct gm_comm *comm, const gm_comm_options *o, gm_
 {
     comm->secret.lets_anybody_in = o->insecure;
     comm->is_encrypted = o->encrypt;
+    comm->is_checked = wants_checksum(o);
     if (o->world_size == 1) return GM_OK; /* there is nobody to prove it to */
     if (o->secret_file != NULL && o->secret_file[0] != '\0') return gmi_secret_load(&comm->secret, o->secret_file, error);
     if (!o->encrypt) return GM_OK;
@@ -97,10 +103,11 @@ static const char *or_default(const char *text, const char *fallback) { return t
 /* What must agree: the caller's lines, behind ours. NULL: no memory. */
 static char *make_fingerprint(const struct gm_comm *comm, const char *callers)
 {
-    size_t bytes = sizeof "wire format=\nencryption=off\n" + GMI_NAME_BYTES + strlen(callers);
+    size_t bytes = sizeof "wire format=\nencryption=off\nchecksum=crc32c\n" + GMI_NAME_BYTES + strlen(callers);
     char  *text = gmi_alloc(bytes, 1);
     if (text == NULL) return NULL;
-    snprintf(text, bytes, "wire format=%s\nencryption=%s\n%s", gmi_wire_name(comm->wire), comm->is_encrypted ? "on" : "off", callers);
+    snprintf(text, bytes, "wire format=%s\nencryption=%s\nchecksum=%s\n%s", gmi_wire_name(comm->wire),
+             comm->is_encrypted ? "on" : "off", comm->is_checked ? "crc32c" : "off", callers);
     return text;
 }
 
@@ -357,6 +364,8 @@ static void add_overhead(const gm_comm *comm, gm_traffic *traffic)
         link->ops->overhead(link, &sent, &recv);
         traffic->protocol_sent_bytes += sent;
         traffic->protocol_recv_bytes += recv;
+        if (link->is_shared_memory) traffic->memory_sent_bytes += sent;
+        if (link->is_shared_memory) traffic->memory_recv_bytes += recv;
     }
 }
 

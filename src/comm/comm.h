@@ -65,7 +65,7 @@ struct gm_comm {
     struct gmi_costs            costs; /* by which algorithms are chosen */
     struct gmi_log              log;
     struct gmi_secret           secret; /* (root) */
-    bool                        is_encrypted;
+    bool                        is_encrypted, is_checked; /* with checksums */
     char                       *fingerprint;
     pid_t                       owner_pid; /* a process forked from it has no service thread: not its member */
     int64_t                     try_ns; /* how long a collective tries before it sleeps; 0: not at all */

@@ -154,7 +154,7 @@ static gm_status meet_at_store(struct creation *k)
 {
     struct gm_comm *comm = k->comm;
     char host[256], key[GMI_STORE_MAX_KEY_BYTES + 1];
-    int  port;
+    int  port = 0;
     gm_status status = where_the_store_is(k, host, sizeof host, &port);
     if (status == GM_OK) status = reach_store(k, host, port);
     if (status == GM_OK && !comm->is_accepting) status = listen_for_others(k);
@@ -178,8 +178,7 @@ static void missing_by_store(struct creation *k, char *text, size_t text_bytes)
     if (gmi_store_list(&comm->store, prefix, &keys, gmi_deadline_after_ms(1000), NULL) != GM_OK) return;
     text[0] = '\0';
     for (int rank = 0; rank < comm->n_ranks && used + 16 < text_bytes; rank++) {
-        rank_key(comm, rank, key, sizeof key - 1);
-        strcat(key, "\n");
+        snprintf(key, sizeof key, "%s/%d\n", comm->group_name, rank);
         const char *at = strstr(keys, key);
         if (at != NULL && (at == keys || at[-1] == '\n')) continue;
         used += (size_t)snprintf(text + used, text_bytes - used, "%s%d", used ? ", " : "", rank);

@@ -107,6 +107,16 @@ static gm_status blame_peer(struct gmi_engine *e)
     return fail_and_report(e, &failure);
 }
 
+/* Which of the two machines, or what between them, changed it cannot be known here. */
+static gm_status corrupted(struct gmi_engine *e)
+{
+    int                peer = world_rank(e, e->op.trouble.peer);
+    struct gmi_failure failure = failure_of(e, GM_ERR_CORRUPT, peer);
+    snprintf(failure.cause, sizeof failure.cause, "what rank %d (%s) sent to rank %d arrived changed (CRC32C): the way between them, "
+             "or the memory of one of them, flips bits", peer, address_of(e, peer), own_rank(e));
+    return fail_and_report(e, &failure);
+}
+
 static gm_status mismatched(struct gmi_engine *e)
 {
     struct gmi_descriptor theirs = e->op.trouble.theirs;
@@ -344,6 +354,7 @@ static gm_status advance(struct gmi_engine *e)
         e->blame_at_ns = gmi_deadline_after_ms(EARLIER_CAUSE_MS);
         return GM_AGAIN;
     }
+    if (status == GM_ERR_CORRUPT) return corrupted(e);
     if (status == GM_ERR_MISMATCH && e->op.trouble.has_theirs) return mismatched(e);
     if (status != GM_OK && status != GM_AGAIN) {
         const struct gmi_trouble *t = &e->op.trouble;

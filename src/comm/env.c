@@ -110,6 +110,7 @@ gm_status gm_comm_options_from_env(gm_comm_options *options, gm_error *error)
     take_text("GRADMESH_ALGO", &options->algorithm);
     take_text("GRADMESH_PROFILE", &options->profile);
     take_text("GRADMESH_WIRE", &options->wire);
+    take_text("GRADMESH_CHECKSUM", &options->checksum);
     take_text("MASTER_ADDR", &options->master_addr);
     return status;
 }

@@ -29,7 +29,7 @@ bool gmi_failure_decode(struct gmi_failure *f, struct gmi_reader *r)
     gmi_reader_text(r, f->cause, sizeof f->cause);
     f->status = (gm_status)status;
     gmi_failure_make_one_line(f);
-    return !r->is_short && status > GM_AGAIN && status <= GM_ERR_NOMEM;
+    return !r->is_short && status > GM_AGAIN && status <= GM_ERR_CORRUPT;
 }
 
 struct gmi_failure gmi_failure_of_mismatch(int reporter, const struct gmi_descriptor *theirs,

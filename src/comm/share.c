@@ -179,6 +179,7 @@ static void use_memory(struct gmi_line *line)
     struct gmi_share *s = line->share;
     struct gmi_link  *link = gmi_link_shm_create(s->fd, &s->segment, s->side, s->bell_fds);
     if (link != NULL) s->fd = s->bell_fds[0] = s->bell_fds[1] = -1;
+    if (line->comm->root->is_checked) link = gmi_link_checked_wrap(link);
     finish(line, link);
 }
 
@@ -191,7 +192,7 @@ static void use_socket(struct gmi_line *line)
     if (is_encrypted && link != NULL) {
         s->securing = link; /* step_tls goes on */
     } else {
-        finish(line, link);
+        finish(line, line->comm->root->is_checked ? gmi_link_checked_wrap(link) : link);
     }
 }
 

@@ -5,6 +5,7 @@
  *
  *     link_tcp.c    over a connected socket
  *     link_tls.c    over one too, encrypted
+ *     link_checked.c  wraps one of these: each block of bytes with its checksum
  *     link_shm.c    through memory shared with a process of the same host
  *     link_mem.c    between two ends inside one process, for stepping many ranks in one thread
  *     link_fault.c  wraps any link and makes its I/O partial, delayed or cut, by seed
@@ -27,7 +28,7 @@ struct gmi_link_ops {
 
     /* Takes as many bytes from the front of the parts as fit now. GM_OK: *moved_bytes > 0.
      * GM_AGAIN: none fit. GM_ERR_PEER_LOST: over; gmi_link.sys_errno is set. GM_ERR_PROTOCOL: the peer has done
-     * what cannot be right, and the link is unusable. n_parts >= 1, and the parts are not empty. */
+     * what cannot be right, and the link is unusable. GM_ERR_CORRUPT: what arrived is not what was sent. n_parts >= 1, and the parts are not empty. */
     gm_status (*send_some)(struct gmi_link *link, const struct iovec *parts, int n_parts,
                            size_t *moved_bytes);
 
@@ -110,6 +111,9 @@ struct gmi_link *gmi_link_tls_create(int fd, bool is_client, const uint8_t key[G
 gm_status        gmi_link_tls_shake(struct gmi_link *link);
 void             gmi_link_tls_watch(struct gmi_link *link, struct gmi_poller *poller);
 
+/* Wraps `inner`, which it owns from then on: both ends must. NULL: no memory (inner is closed; it may be NULL). */
+struct gmi_link *gmi_link_checked_wrap(struct gmi_link *inner);
+
 /* A link through a segment, as its side 0 or 1, in which it rings bell_fds[1 - side] and is woken by
  * bell_fds[side], event descriptors. The lifeline is a connected stream socket over which nothing more is sent. The link
  * owns all of these from then on. NULL: no memory (they stay the caller's). */
@@ -128,6 +132,8 @@ struct gmi_fault_plan {
     bool     never_lends;       /* though the wrapped link does */
     uint64_t cut_after_sent_bytes;  /* the link dies once so many bytes were sent (0: never) */
     uint64_t cut_after_recv_bytes;  /* ... or received */
+    uint64_t refused_after_sent_bytes; /* from then on this machine refuses to send (0: never) */
+    uint64_t flipped_recv_bit;      /* this bit of what is received, from 1, arrives changed (0: none) */
 };
 /* Wraps `inner`, which it owns from then on. NULL: no memory (inner is closed). */
 struct gmi_link *gmi_link_fault_wrap(struct gmi_link *inner, const struct gmi_fault_plan *plan);

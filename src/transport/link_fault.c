@@ -72,16 +72,33 @@ static gm_status send_some(struct gmi_link *link, const struct iovec *parts, int
                            size_t *moved_bytes)
 {
     struct fault_link *f = (struct fault_link *)link;
+    if (f->plan.refused_after_sent_bytes != 0 && f->sent_bytes >= f->plan.refused_after_sent_bytes && f->inner != NULL) {
+        *moved_bytes = 0;
+        f->base.sys_errno = ENOBUFS;
+        return GM_ERR_PEER_LOST;
+    }
     return move_some(f, gmi_link_send_some, parts, n_parts, f->plan.cut_after_sent_bytes, &f->sent_bytes,
                      moved_bytes);
+}
+
+/* Of the bytes that have just been moved, the one at this place. */
+static uint8_t *byte_at(const struct iovec *parts, uint64_t at)
+{
+    for (; at >= parts->iov_len; parts++) at -= parts->iov_len;
+    return (uint8_t *)parts->iov_base + at;
 }
 
 static gm_status recv_some(struct gmi_link *link, const struct iovec *parts, int n_parts,
                            size_t *moved_bytes)
 {
     struct fault_link *f = (struct fault_link *)link;
-    return move_some(f, gmi_link_recv_some, parts, n_parts, f->plan.cut_after_recv_bytes, &f->recv_bytes,
-                     moved_bytes);
+    uint64_t           before = f->recv_bytes, bit = f->plan.flipped_recv_bit;
+    gm_status          status = move_some(f, gmi_link_recv_some, parts, n_parts, f->plan.cut_after_recv_bytes, &f->recv_bytes,
+                                          moved_bytes);
+    if (bit > before * 8 && bit <= f->recv_bytes * 8) {
+        *byte_at(parts, (bit - 1) / 8 - before) ^= (uint8_t)(1u << (bit - 1) % 8);
+    }
+    return status;
 }
 
 static gm_status peek(struct gmi_link *link, const uint8_t **bytes, size_t *n_bytes)
@@ -137,7 +154,7 @@ struct gmi_link *gmi_link_fault_wrap(struct gmi_link *inner, const struct gmi_fa
         gmi_link_close(inner);
         return NULL;
     }
-    bool lends = gmi_link_lends(inner) && !plan->never_lends;
+    bool lends = gmi_link_lends(inner) && !plan->never_lends && plan->flipped_recv_bit == 0;
     *f = (struct fault_link){ .base = { .ops = lends ? &lending_fault_ops : &fault_ops, .is_shared_memory = inner->is_shared_memory }, .inner = inner, .plan = *plan, .rng.key = plan->seed };
     return &f->base;
 }

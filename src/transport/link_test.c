@@ -91,6 +91,28 @@ static void make_faulty(struct gmi_link *ends[2])
     for (int i = 0; i < 2; i++) assert_non_null(ends[i] = gmi_link_fault_wrap(ends[i], &plan));
 }
 
+static void make_checked(struct gmi_link *ends[2])
+{
+    struct gmi_fault_plan plan = { .seed = 3, .max_move_bytes = 700, .delay_probability = 0.3 };
+    make_memory(ends);
+    for (int i = 0; i < 2; i++) {
+        assert_non_null(ends[i] = gmi_link_fault_wrap(ends[i], &plan));
+        assert_non_null(ends[i] = gmi_link_checked_wrap(ends[i]));
+    }
+}
+
+static void make_checked_shared(struct gmi_link *ends[2])
+{
+    make_shared(ends);
+    for (int i = 0; i < 2; i++) assert_non_null(ends[i] = gmi_link_checked_wrap(ends[i]));
+}
+
+static void make_checked_tcp(struct gmi_link *ends[2])
+{
+    make_tcp(ends);
+    for (int i = 0; i < 2; i++) assert_non_null(ends[i] = gmi_link_checked_wrap(ends[i]));
+}
+
 /* ---- the contract -------------------------------------------------------------------------------- */
 
 /* 1 .. 3 parts of what is to be moved, none empty. */
@@ -302,6 +324,75 @@ static void faults_are_a_function_of_the_seed(void **state)
     assert_memory_not_equal(runs[0], runs[2], sizeof runs[0]);
 }
 
+/* ---- checksums ------------------------------------------------------------------------------------ */
+
+enum { CHECKED_BYTES = 90000 }; /* a whole block and a part of one */
+
+/* What arrives until there is no more, and what came last. */
+static size_t receive_all(struct gmi_link *link, uint8_t *into, size_t space_bytes, struct gmi_rng *rng, gm_status *last)
+{
+    size_t got = 0, moved;
+    do {
+        struct iovec part = { into + got, space_bytes - got };
+        *last = part.iov_len == 0 ? GM_AGAIN : recv_either_way(link, rng, &part, 1, &moved);
+        if (*last == GM_OK) got += moved;
+    } while (*last == GM_OK);
+    return got;
+}
+
+static void send_all(struct gmi_link *link, uint8_t *bytes, size_t n_bytes)
+{
+    for (size_t sent = 0, moved; sent < n_bytes; sent += moved) {
+        struct iovec part = { bytes + sent, n_bytes - sent };
+        assert_ok(gmi_link_send_some(link, &part, 1, &moved));
+    }
+}
+
+static void no_changed_bit_is_handed_on(void **state)
+{
+    static uint8_t out[CHECKED_BYTES], in[CHECKED_BYTES];
+    struct gmi_rng rng = { .key = 77 };
+    const uint64_t wire_bits = (CHECKED_BYTES + 2 * 8) * 8, n_rounds = 400;
+    (void)state;
+    for (size_t i = 0; i < sizeof out; i++) out[i] = (uint8_t)gmi_rng_next(&rng);
+    for (uint64_t round = 0; round < n_rounds; round++) {
+        struct gmi_link      *ends[2];
+        struct gmi_fault_plan plan = { .seed = round, .max_move_bytes = round % 2 ? 5000 : 0 };
+        plan.flipped_recv_bit = 1 + (round < 64 ? round : gmi_rng_next_below(&rng, wire_bits)); /* each of a head's bits */
+        gm_status last;
+        assert_ok(gmi_link_mem_pair(ends, 2 * CHECKED_BYTES));
+        assert_non_null(ends[0] = gmi_link_checked_wrap(ends[0]));
+        assert_non_null(ends[1] = gmi_link_checked_wrap(gmi_link_fault_wrap(ends[1], &plan)));
+        send_all(ends[0], out, sizeof out);
+        gmi_link_finish(ends[0]);
+        size_t got = receive_all(ends[1], in, sizeof in, &rng, &last);
+        assert_true(last == GM_ERR_CORRUPT || last == GM_ERR_PEER_LOST); /* a longer block ends before it is there */
+        assert_true(got < sizeof out);
+        assert_memory_equal(in, out, got);
+        if (plan.flipped_recv_bit > 32) assert_status(last, GM_ERR_CORRUPT);
+        for (int e = 0; e < 2; e++) gmi_link_close(ends[e]);
+    }
+}
+
+static void checksums_are_counted_as_overhead(void **state)
+{
+    static uint8_t   bytes[CHECKED_BYTES];
+    struct gmi_link *ends[2];
+    struct gmi_rng   rng = { .key = 1 };
+    uint64_t         sent, recv;
+    gm_status        last;
+    (void)state;
+    assert_ok(gmi_link_mem_pair(ends, 2 * CHECKED_BYTES));
+    for (int e = 0; e < 2; e++) assert_non_null(ends[e] = gmi_link_checked_wrap(ends[e]));
+    send_all(ends[0], bytes, sizeof bytes);
+    assert_int_equal(receive_all(ends[1], bytes, sizeof bytes, &rng, &last), sizeof bytes);
+    ends[0]->ops->overhead(ends[0], &sent, &recv);
+    assert_true(sent == 16 && recv == 0);
+    ends[1]->ops->overhead(ends[1], &sent, &recv);
+    assert_true(sent == 0 && recv == 16);
+    for (int e = 0; e < 2; e++) gmi_link_close(ends[e]);
+}
+
 /* ---- tcp ----------------------------------------------------------------------------------------- */
 
 static void the_kernel_counts_what_passed(void **state)
@@ -349,12 +440,15 @@ static void transports_are_found_by_name(void **state)
 }
 
 static make_pair_fn memory = make_memory, faulty = make_faulty, over_socketpair = make_socketpair, tcp = make_tcp,
-                    shared = make_shared, encrypted = make_encrypted;
+                    shared = make_shared, encrypted = make_encrypted, checked = make_checked, checked_shared = make_checked_shared,
+                    checked_tcp = make_checked_tcp;
 
 #define FOR_EACH_KIND(test)                                                                       \
     { "memory: " #test, test, NULL, NULL, &memory }, { "faulty: " #test, test, NULL, NULL, &faulty },   \
         { "socketpair: " #test, test, NULL, NULL, &over_socketpair }, { "tcp: " #test, test, NULL, NULL, &tcp },       \
-        { "shared: " #test, test, NULL, NULL, &shared }, { "encrypted: " #test, test, NULL, NULL, &encrypted }
+        { "shared: " #test, test, NULL, NULL, &shared }, { "encrypted: " #test, test, NULL, NULL, &encrypted },       \
+        { "checked: " #test, test, NULL, NULL, &checked }, { "checked, shared: " #test, test, NULL, NULL, &checked_shared },  \
+        { "checked, tcp: " #test, test, NULL, NULL, &checked_tcp }
 
 int main(void)
 {
@@ -365,6 +459,8 @@ int main(void)
         cmocka_unit_test(a_memory_link_holds_its_capacity_and_no_more),
         cmocka_unit_test(a_link_is_cut_at_the_byte),
         cmocka_unit_test(faults_are_a_function_of_the_seed),
+        cmocka_unit_test(no_changed_bit_is_handed_on),
+        cmocka_unit_test(checksums_are_counted_as_overhead),
         cmocka_unit_test(the_kernel_counts_what_passed),
         cmocka_unit_test(transports_are_found_by_name),
     };
