@@ -151,6 +151,18 @@ fuzz: fuzz-build  ## search for inputs that crash it: FUZZ_SECONDS=60 FUZZ_TARGE
 $(BUILD)/fuzz: $(BUILD)/obj/tests/fuzz/main.o $(BUILD)/support.a $(BUILD)/program.a $(BUILD)/libgradmesh_train.a $(BUILD)/libgradmesh.a
 	$(Q)$(CC) $(ALL_LDFLAGS) -fsanitize=fuzzer -o $@ $^ -lcmocka $(TRAIN_LIBS) $(LDLIBS)
 
+.PHONY: lint valgrind
+lint:  ## cppcheck, clang-tidy and gcc's analyzer; what is right all the same stands in tools/lint.allowed
+	@sh tools/lint.sh
+
+# What valgrind can run in minutes: everything in one process, and some over several.
+VALGRIND_TESTS ?= $(filter-out src/comm/env_test,$(patsubst %.c,%,$(wildcard src/*_test.c src/*/*_test.c launch/*_test.c))) \
+                  tests/simulate/mismatch_test tests/simulate/by_hand_test tests/fuzz/replay_test \
+                  tests/processes/memory_test tests/processes/messages_test tests/processes/checksum_test
+valgrind: $(patsubst %,$(BUILD)/tests/%,$(VALGRIND_TESTS))  ## the tests of one process, and some of several, under valgrind's memcheck
+	@command -v valgrind >/dev/null 2>&1 || sh tools/install.sh valgrind
+	@BUILD=$(abspath $(BUILD)) sh tests/valgrind.sh $(VALGRIND_TESTS)
+
 # DESTDIR is put in front of every path and appears in no file; the directories are those at the top.
 DOCS     := $(wildcard README.md CHANGELOG.md ARCHITECTURE.md LICENSE docs/*.md)
 EXAMPLES := $(wildcard examples/*.c)
@@ -208,8 +220,10 @@ bench-peers: all  ## measure beside Open MPI, MPICH, Gloo and PyTorch; PEERS="--
 # CHAOS_RUNS, CHAOS_SEED, CHAOS_FAULT="reset": how many, from which seed on, which (tests/chaos).
 .PHONY: chaos
 chaos: export CHAOS_RUNS ?= 1500
-chaos: $(BUILD)/tests/tests/chaos/chaos_test  ## seeded faults on real processes, a table of what came of them; CHAOS_RUNS=1500
-	@$<
+chaos: export CHAOS_SIMULATED ?= 6000
+chaos: $(BUILD)/tests/tests/chaos/simulated_test $(BUILD)/tests/tests/chaos/chaos_test  ## seeded faults, simulated and on real processes, a table of what came of them; CHAOS_RUNS=1500
+	@$(BUILD)/tests/tests/chaos/simulated_test
+	@$(BUILD)/tests/tests/chaos/chaos_test
 
 .PHONY: model
 model:  ## search the models of the ring and of the abort protocol with Spin (docs/model)

@@ -97,6 +97,8 @@ static struct gmi_fault_plan fault_plan(const struct sim_plan *plan, int rank, i
     if (plan->has_cut && plan->cut_rank == rank && plan->cut_peer == peer) {
         faults.cut_after_sent_bytes = plan->cut_after_sent_bytes;
         faults.cut_after_recv_bytes = plan->cut_after_recv_bytes;
+        faults.refused_after_sent_bytes = plan->refused_after_sent_bytes;
+        faults.flipped_recv_bit = plan->flipped_recv_bit;
     }
     return faults;
 }
@@ -111,8 +113,9 @@ static void wrap(struct sim *sim, int rank, int peer, struct gmi_link *memory)
     *w = (struct watched_link){ .base.ops = &watched_ops, .inner = gmi_link_fault_wrap(memory, &faults), .end = end };
     assert_non_null(w->inner);
     if (gmi_link_lends(w->inner)) w->base.ops = &lending_watched_ops;
-    end->link = &w->base;
-    sim->ranks[rank].ports[peer] = (struct gmi_port){ .link = &w->base, .peer = peer };
+    end->link = plan->is_checked ? gmi_link_checked_wrap(&w->base) : &w->base;
+    assert_non_null(end->link);
+    sim->ranks[rank].ports[peer] = (struct gmi_port){ .link = end->link, .peer = peer };
     if (plan->has_cut && plan->is_cut_at_once && plan->cut_rank == rank && plan->cut_peer == peer) {
         gmi_link_fault_cut(w->inner);
         end->is_over = true;
@@ -154,6 +157,7 @@ void sim_init(struct sim *sim, const struct sim_plan *plan)
     sim->plan = *plan;
     lay_out(sim);
     memset(sim->ends, 0, sizeof sim->ends);
+    sim->n_steps = 0;
     sim->rng = (struct gmi_rng){ .key = gmi_rng_key(plan->seed, UINT64_C(0x5157)) };
     assert_in_range(plan->n_ranks, 1, SIM_MAX_RANKS);
     for (int a = 0; a < plan->n_ranks; a++) {
@@ -222,7 +226,7 @@ void sim_begin(struct sim *sim, int rank, const struct gmi_algo *algo, struct gm
     if (sim->plan.part_bytes != 0) r->op.part_bytes = sim->plan.part_bytes;
     gmi_op_begin(&r->op);
     r->status = GM_AGAIN;
-    r->was_stepped = false;
+    r->was_stepped = r->must_go_on = false;
 }
 
 /* Has something happened that the rank waits for at this link? */
@@ -241,7 +245,7 @@ static bool is_awake(const struct sim *sim, int rank)
 {
     const struct sim_rank *r = &sim->ranks[rank];
     if (r->status != GM_AGAIN) return false;
-    if (!r->was_stepped) return true;
+    if (!r->was_stepped || r->must_go_on) return true;
     for (int peer = 0; peer < sim->plan.n_ranks; peer++) {
         if (peer != rank && is_ready(sim, rank, peer)) return true;
     }
@@ -254,6 +258,7 @@ static void note_interest(struct sim *sim, int rank)
     struct gmi_op    *op = &sim->ranks[rank].op;
     for (int peer = 0; peer < sim->plan.n_ranks; peer++) sim->ends[rank][peer].interest = 0;
     gmi_op_interest(op, &nobody);
+    sim->ranks[rank].must_go_on = nobody.is_skipped;
     sim_assert(sim, gmi_op_waits_for(op) >= 0); /* or it would sleep for ever */
 }
 
@@ -263,9 +268,20 @@ static void step(struct sim *sim, int rank)
     uint64_t         before_bytes = r->op.moved_bytes;
     bool             is_first = !r->was_stepped;
     r->was_stepped = true;
+    sim->n_steps++;
+    r->must_go_on = false;
+    r->is_dead = sim->plan.has_death && rank == sim->plan.death_rank && r->op.moved_bytes >= sim->plan.death_after_bytes;
+    if (r->is_dead) {
+        r->status = GM_ERR_ABORTED;
+        r->ended_at = sim->n_steps;
+        close_links(sim, rank);
+        return;
+    }
     r->status = gmi_op_progress(&r->op);
+    if (r->status != GM_AGAIN) r->ended_at = sim->n_steps;
     if (r->status == GM_AGAIN) {
-        bool is_spinning = !is_first && r->op.moved_bytes == before_bytes && sim->plan.delay_probability == 0;
+        bool is_spinning = !is_first && r->op.moved_bytes == before_bytes && sim->plan.delay_probability == 0 &&
+                           !sim->plan.is_checked; /* a part of a block wakes, and is no payload yet */
         sim_assert(sim, !is_spinning);
         sim_assert(sim, r->op.n_steps == 0 ? r->op.step == -1 : r->op.step >= 0 && r->op.step < r->op.n_steps);
         note_interest(sim, rank);
@@ -315,6 +331,15 @@ const char *sim_describe(const struct sim *sim)
         used += (size_t)snprintf(text + used, sizeof text - used, ", cut %d-%d after %llu sent, %llu received%s",
                                  p->cut_rank, p->cut_peer, (unsigned long long)p->cut_after_sent_bytes,
                                  (unsigned long long)p->cut_after_recv_bytes, p->is_cut_at_once ? ", at once" : "");
+    }
+    if (p->refused_after_sent_bytes != 0 || p->flipped_recv_bit != 0) {
+        used += (size_t)snprintf(text + used, sizeof text - used, " (refused after %llu sent, bit %llu flipped)",
+                                 (unsigned long long)p->refused_after_sent_bytes, (unsigned long long)p->flipped_recv_bit);
+    }
+    if (p->is_checked) used += (size_t)snprintf(text + used, sizeof text - used, ", checked");
+    if (p->has_death) {
+        used += (size_t)snprintf(text + used, sizeof text - used, ", rank %d ends after %llu bytes", p->death_rank,
+                                 (unsigned long long)p->death_after_bytes);
     }
     char call[128];
     snprintf(text + used, sizeof text - used, "; %s",

@@ -1,6 +1,6 @@
 /* sim.h - N ranks in one thread: the real algorithms, ports and ops over links in memory.
  *
- *     op of rank a -> port -> [watched] -> [faults by seed] -> memory <- ... <- port <- op of rank b
+ *     op of rank a -> port -> [checksums] -> [watched] -> [faults by seed] -> memory <- ... <- port <- op of rank b
  *
  * Ranks are stepped in an order drawn from the seed, and only when something that they said they wait for
  * has come about, as a poller would. So these are found here, with the seed that shows them again:
@@ -40,6 +40,15 @@ struct sim_plan {
     bool     has_cut, is_cut_at_once;
     int      cut_rank, cut_peer;
     uint64_t cut_after_sent_bytes, cut_after_recv_bytes;
+
+    /* At the same link: refuse to send; change a bit of what arrives. */
+    uint64_t refused_after_sent_bytes, flipped_recv_bit;
+    bool     is_checked; /* links carry checksums */
+
+    /* This rank's process ends when its call has moved so many bytes. */
+    bool     has_death;
+    int      death_rank;
+    uint64_t death_after_bytes;
 };
 
 /* What one rank has done on its link to another. */
@@ -58,12 +67,16 @@ struct sim_rank {
     uint64_t         seq;
     gm_status        status;     /* GM_AGAIN: still running */
     bool             was_stepped; /* since its op began */
+    bool             must_go_on;  /* something that it waits for is there already, and no link shows it */
+    bool             is_dead;
+    int              ended_at;    /* in which step of the simulation */
 };
 
 struct sim {
     struct sim_plan plan;
     struct gmi_rng  rng;
     struct gmi_layout layout;
+    int             n_steps;
     struct sim_rank ranks[SIM_MAX_RANKS];
     struct sim_end  ends[SIM_MAX_RANKS][SIM_MAX_RANKS]; /* [rank][peer] */
 };
