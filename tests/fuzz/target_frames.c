@@ -20,6 +20,8 @@ struct rank {
     struct gmi_link   *far[MAX_RANKS]; /* the peers' ends */
     struct gmi_op      op;
     struct gmi_request request;
+    uint64_t           host_ids[MAX_RANKS];
+    gm_accumulator    *exact;
     uint8_t           *memory[2], *work;
 };
 
@@ -39,14 +41,20 @@ static bool choose_call(struct rank *r, struct fuzz_input *in, const struct gmi_
     static const char *const wires[] = { "f32", "bf16", "f16", "int8" };
     *algo = choose_algo(fuzz_u8(in));
     int n = 2 + fuzz_u8(in) % (MAX_RANKS - 1), rank = fuzz_u8(in) % n;
-    if (strcmp((*algo)->name, "exact") == 0 || strcmp((*algo)->name, "hierarchical") == 0) return false; /* need more than a group of ports */
     if ((*algo)->max_ranks != 0 && n > (*algo)->max_ranks) return false;
     r->group = (struct gmi_group){ .rank = rank, .n_ranks = n, .id = 7, .ports = r->ports };
+    uint8_t host_of = fuzz_u8(in);
+    for (int k = 0; k < n; k++) r->host_ids[k] = host_of >> 2 * k & 3; /* 0: not known */
     struct gmi_request *q = &r->request;
     *q = (struct gmi_request){ .which = (*algo)->collective, .count_elems = fuzz_u8(in) % 70, .dtype = dtypes[fuzz_u8(in) % 4],
                                .redop = -1, .root = -1 };
     if (gmi_request_is_reduction(q)) q->redop = fuzz_u8(in) % GM_REDOP_END;
-    if (q->redop == GM_SUM_EXACT) return false; /* needs an accumulator */
+    if ((*algo)->shows == GMI_VIEW_EXACT) {
+        q->dtype = GM_F32;
+        q->redop = GM_SUM_EXACT;
+    } else if (q->redop == GM_SUM_EXACT) {
+        return false;
+    }
     if (gmi_has_root(q->which)) q->root = fuzz_u8(in) % n;
     uint8_t wire = fuzz_u8(in);
     if ((*algo)->shows == GMI_VIEW_LEAN && !gmi_wire_find(wires[wire % 4], &q->wire)) return false;
@@ -61,6 +69,19 @@ static bool choose_call(struct rank *r, struct fuzz_input *in, const struct gmi_
     return gmi_request_choose_codec(q) == GM_OK && ((*algo) == &gmi_message_algo || gmi_algo_serves(*algo, q->codec.needs));
 }
 
+/* This rank's contribution, of zeros. */
+static void make_exact(struct rank *r)
+{
+    struct gmi_request    *q = &r->request;
+    gm_accumulator_options options;
+    gm_accumulator_options_default(&options);
+    options.count = q->count_elems > 0 ? q->count_elems : 1;
+    options.n_shards = r->group.n_ranks;
+    fuzz_check(gm_accumulator_create(&r->exact, &options, NULL) == GM_OK);
+    if (q->count_elems > 0) fuzz_check(gm_accumulator_add(r->exact, r->group.rank, (const float *)(const void *)r->memory[0]) == GM_OK);
+    q->exact = r->exact;
+}
+
 static void set_up(struct rank *r, const struct gmi_algo *algo, uint32_t piece_bytes)
 {
     struct gmi_request *q = &r->request;
@@ -68,6 +89,9 @@ static void set_up(struct rank *r, const struct gmi_algo *algo, uint32_t piece_b
     size_t              total_bytes = q->count_elems * q->codec.elem_bytes;
     bool                is_in_place = q->which == GM_BROADCAST;
     for (int i = 0; i < 2; i++) fuzz_check((r->memory[i] = calloc(total_bytes + 1, 1)) != NULL);
+    fuzz_check(gmi_layout_init(&r->group.layout, r->host_ids, n) == GM_OK);
+    r->exact = NULL;
+    if (q->redop == GM_SUM_EXACT) make_exact(r);
     q->send = r->memory[is_in_place];
     q->recv = r->memory[1];
     for (int k = 0; k < n; k++) {
@@ -94,6 +118,8 @@ static void tear_down(struct rank *r)
         gmi_link_close(r->ports[k].link);
         gmi_link_close(r->far[k]);
     }
+    gm_accumulator_destroy(r->exact);
+    gmi_layout_fini(&r->group.layout);
     free(r->work);
     free(r->memory[0]);
     free(r->memory[1]);
@@ -168,7 +194,7 @@ void fuzz_frames(const uint8_t *bytes, size_t n_bytes)
 {
     static const uint32_t  pieces[] = { 1, 5, 16, GMI_PIECE_BYTES };
     struct fuzz_input      in = { bytes, n_bytes };
-    struct rank            r;
+    static struct rank     r;
     const struct gmi_algo *algo;
     uint32_t               piece_bytes = pieces[fuzz_u8(&in) % 4];
     if (!choose_call(&r, &in, &algo)) return;
@@ -193,8 +219,8 @@ void fuzz_frames(const uint8_t *bytes, size_t n_bytes)
 /* One for each row: a world of two, or three, in which the right descriptors and plausible pieces come. */
 static void keep_row(fuzz_keep_fn keep, void *user, size_t row, int n)
 {
-    uint8_t w[512] = { 3, (uint8_t)row, (uint8_t)(n - 2), 0, 12, 0, 0, 0, 0 };
-    size_t  used = 4 + 5;
+    uint8_t w[512] = { 3, (uint8_t)row, (uint8_t)(n - 2), 0, 0x95, 12, 0, 0, 0, 0 };
+    size_t  used = 4 + 6;
     for (int round = 0; round < 6; round++) {
         for (int peer = 1; peer < n; peer++) {
             const uint8_t chunks[] = { (uint8_t)peer, 1, (uint8_t)peer, 2, (uint8_t)(48 / n), 0, (uint8_t)peer, 3, (uint8_t)(48 / n) };
