@@ -155,9 +155,9 @@ static bool is_one_of_several(void)
 
 int cli_cmd_check(int argc, char **argv)
 {
-    int64_t n_workers;
-    double  timeout_s;
-    bool    has_workers;
+    int64_t n_workers = 0;
+    double  timeout_s = 0;
+    bool    has_workers = false;
     /* clang-format off */
     const struct cli_option options[] = {
         { .name = "workers", .letter = 'n', .kind = CLI_INT, .integer = &n_workers, .default_text = "2",

@@ -40,7 +40,7 @@ static gm_status evaluate(struct cli_trained *trained, struct gmt_evaluation *re
 
 int cli_cmd_eval(int argc, char **argv)
 {
-    const char             *checkpoint, *data;
+    const char             *checkpoint = NULL, *data = NULL;
     int64_t                 n_threads;
     const struct cli_option options[] = {
         { .name = "checkpoint", .kind = CLI_TEXT, .text = &checkpoint, .value_name = "FILE|DIR",

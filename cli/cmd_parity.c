@@ -366,7 +366,7 @@ static int check_data(const struct parity_args *args)
 
 int cli_cmd_parity(int argc, char **argv)
 {
-    struct parity_args      args;
+    struct parity_args      args = { 0 };
     const struct cli_option options[] = {
         { .name = "workers", .letter = 'n', .kind = CLI_INT, .integer = &args.n_workers,
           .was_given = &args.has_workers, .min = 1, .max = LAUNCH_MAX_WORKERS,

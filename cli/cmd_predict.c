@@ -151,7 +151,7 @@ static int predict_all(struct cli_trained *trained, const struct cli_parsed *par
 
 int cli_cmd_predict(int argc, char **argv)
 {
-    const char             *checkpoint, *data;
+    const char             *checkpoint = NULL, *data = NULL;
     int64_t                 index, count;
     const struct cli_option options[] = {
         { .name = "checkpoint", .kind = CLI_TEXT, .text = &checkpoint, .value_name = "FILE|DIR",

@@ -96,7 +96,7 @@ int cli_cmd_run(int argc, char **argv)
     int64_t n_workers, port;
     double timeout_s;
     int bind;
-    bool no_prefix, has_workers, is_encrypted;
+    bool no_prefix = false, has_workers = false, is_encrypted = false;
     const char *extra_env[] = { NULL, NULL };
     /* clang-format off */
     const struct cli_option options[] = {

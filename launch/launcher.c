@@ -185,7 +185,7 @@ static void open_standard_descriptors(void)
 
 static gm_status raise_descriptor_limit(struct job *job, gm_error *error)
 {
-    rlim_t needed = (rlim_t)(FDS_PER_WORKER * job->options->n_workers + FD_RESERVE);
+    rlim_t needed = (rlim_t)FDS_PER_WORKER * (rlim_t)job->options->n_workers + FD_RESERVE;
     if (getrlimit(RLIMIT_NOFILE, &job->descriptors) != 0) {
         return gmi_error_set_errno(error, errno, "cannot read the limit on open descriptors");
     }

@@ -53,8 +53,8 @@ static inline float gmi_f32_odd_of_f64(double x)
     uint64_t x_bits, back_bits;
     memcpy(&x_bits, &x, sizeof x_bits);
     memcpy(&back_bits, &back, sizeof back_bits);
-    int64_t  missing = (int64_t)(x_bits - back_bits);
-    uint32_t towards_x = (uint32_t)(missing >> 63) | 1; /* -1 or 1 */
+    uint64_t missing = x_bits - back_bits;
+    uint32_t towards_x = (uint32_t)(0 - (missing >> 63)) | 1; /* -1 or 1 */
     uint32_t is_wrong = (uint32_t)(missing != 0) & ~bits & 1; /* not exact, and even */
     return gmi_f32_of_bits(bits + gmi_pick(is_wrong, towards_x, 0));
 }
