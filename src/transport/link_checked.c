@@ -1,6 +1,6 @@
 /* link_checked.c - wraps any link: what travels over it is cut into blocks, each with its CRC32C.
  *
- *     | length 4 | CRC32C 4 | length bytes | length | CRC32C | bytes ...      the CRC is that of the length and the bytes
+ *     | length 4 | its CRC32C 4 | CRC32C of the bytes 4 | 0 4 | length bytes |   | length ...
  *
  *     send_some: payload -> one block -> inner link           recv_some: inner link -> some blocks -> payload
  *
@@ -21,7 +21,7 @@
 #include "net/poller.h"
 #include "transport/link.h"
 
-enum { HEAD_BYTES = 8, BLOCK_BYTES = 64 * 1024, WHOLE_BYTES = HEAD_BYTES + BLOCK_BYTES, IN_BYTES = 2 * WHOLE_BYTES };
+enum { HEAD_BYTES = 16, BLOCK_BYTES = 64 * 1024, WHOLE_BYTES = HEAD_BYTES + BLOCK_BYTES, IN_BYTES = 2 * WHOLE_BYTES };
 
 struct checked_link {
     struct gmi_link  base;
@@ -46,9 +46,19 @@ static gm_status end_with(struct checked_link *c, gm_status status)
     return status;
 }
 
-static uint32_t checksum_of(const uint8_t *block, size_t n_bytes)
+/* The length has a checksum of its own: a receiver that believed a longer one would wait for bytes that nobody sends. */
+static void put_head(uint8_t *block, size_t n_bytes)
 {
-    return gmi_crc32c(gmi_crc32c(0, block, 4), block + HEAD_BYTES, n_bytes);
+    gmi_put_u32(block, (uint32_t)n_bytes);
+    gmi_put_u32(block + 4, gmi_crc32c(0, block, 4));
+    gmi_put_u32(block + 8, gmi_crc32c(0, block + HEAD_BYTES, n_bytes));
+    gmi_put_u32(block + 12, 0);
+}
+
+static bool is_head_right(const uint8_t *block)
+{
+    size_t n_bytes = gmi_get_u32(block);
+    return gmi_crc32c(0, block, 4) == gmi_get_u32(block + 4) && gmi_get_u32(block + 12) == 0 && n_bytes >= 1 && n_bytes <= BLOCK_BYTES;
 }
 
 /* ---- sending --------------------------------------------------------------------------------------- */
@@ -63,8 +73,7 @@ static void seal(struct checked_link *c, const struct iovec *parts, int n_parts,
         if (take > 0) memcpy(c->out + HEAD_BYTES + n, (const uint8_t *)parts[i].iov_base + skipped, take);
         n += take;
     }
-    gmi_put_u32(c->out, (uint32_t)n);
-    gmi_put_u32(c->out + 4, checksum_of(c->out, n));
+    put_head(c->out, n);
     c->out_first = 0;
     c->out_end = HEAD_BYTES + n;
     c->sealed_bytes = n;
@@ -144,9 +153,9 @@ static gm_status check_more(struct checked_link *c)
         if (c->fate == GM_ERR_CORRUPT) return c->fate;
         size_t         n = block_bytes(c);
         const uint8_t *block = c->in + c->in_first;
-        if (n == HEAD_BYTES || n > WHOLE_BYTES) return end_with(c, GM_ERR_CORRUPT);
+        if (n > 0 && !is_head_right(block)) return end_with(c, GM_ERR_CORRUPT);
         if (has_whole_block(c)) {
-            if (checksum_of(block, n - HEAD_BYTES) != gmi_get_u32(block + 4)) return end_with(c, GM_ERR_CORRUPT);
+            if (gmi_crc32c(0, block + HEAD_BYTES, n - HEAD_BYTES) != gmi_get_u32(block + 8)) return end_with(c, GM_ERR_CORRUPT);
             c->in_first += HEAD_BYTES;
             c->checked_bytes = n - HEAD_BYTES;
             break;
