@@ -258,6 +258,17 @@ static gm_status make_calls(struct rank_self *self, struct saboteur *saboteur)
     return status;
 }
 
+/* A thread that was joined stands in /proc for a moment longer. */
+static bool is_more_left(int n_descriptors, int n_threads)
+{
+    int64_t deadline_ns = gmi_deadline_after_ms(1000);
+    while (ranks_open_descriptors() > n_descriptors || ranks_threads() > n_threads) {
+        if (gmi_deadline_passed(deadline_ns)) return true;
+        nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);
+    }
+    return false;
+}
+
 void chaos_live(struct rank_self *self)
 {
     const struct chaos_plan *p = self->user;
@@ -277,7 +288,7 @@ void chaos_live(struct rank_self *self)
     if (p->phase == CHAOS_DESTROYING && chaos_is_victim(p, self->rank)) arm(&saboteur, self);
     if (self->comm != NULL) rank_destroy(self);
     disarm(&saboteur);
-    bool has_leaked = ranks_open_descriptors() > n_descriptors || ranks_threads() > n_threads;
+    bool has_leaked = is_more_left(n_descriptors, n_threads);
     if (has_leaked)
         rank_say(self, "had %d descriptors and %d threads, has %d and %d", n_descriptors, n_threads, ranks_open_descriptors(),
                  ranks_threads());
