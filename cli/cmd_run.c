@@ -93,9 +93,9 @@ static cJSON *to_json(const struct launch_result *result, const gm_error *error)
 int cli_cmd_run(int argc, char **argv)
 {
     static const char *const binds[] = { "none", "cores", NULL };
-    int64_t n_workers, port;
-    double timeout_s;
-    int bind;
+    int64_t n_workers = 0, port = 0;
+    double timeout_s = 0;
+    int bind = 0;
     bool no_prefix = false, has_workers = false, is_encrypted = false;
     const char *extra_env[] = { NULL, NULL };
     /* clang-format off */
