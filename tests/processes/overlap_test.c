@@ -107,6 +107,10 @@ static void train_with_and_without(struct rank_self *self)
     struct gmt_trainer  shape, alone;
     rank_create(self);
     make_trainer(self, &shape, &recipe, GMT_OVERLAP_OFF, false);
+    gm_traffic traffic;
+    rank_ok(self, gm_comm_traffic(self->comm, GM_COLLECTIVE_END, &traffic));
+    rank_check(self, shape.formula_bytes == traffic.payload_sent_bytes);
+    self->record->numbers[1] = traffic.payload_sent_bytes;
     size_t n_elems = shape.mlp.params.n_elems;
     float *with = calloc(n_elems, sizeof *with), *without = calloc(n_elems, sizeof *without);
     rank_ok(self, gmt_trainer_init_alone(&alone, &shape, NULL));
