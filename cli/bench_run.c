@@ -10,9 +10,11 @@
 #include "cli/bench_limits.h"
 #include "cli/bench_print.h"
 #include "cli/output.h"
+#include "cli/trace_write.h"
 #include "cli/worker.h"
 
-enum { MAX_REPEATS = CLI_BENCH_MAX_REPEATS };
+/* The events of a call are few, unless it is cut into many blocks. */
+enum { MAX_REPEATS = CLI_BENCH_MAX_REPEATS, TRACE_EVENTS = 64 * 1024 };
 
 /* An algorithm, or "auto", with a communicator of its own. */
 struct contender {
@@ -136,6 +138,51 @@ static gm_status measure_all(struct bench *bench)
     return GM_OK;
 }
 
+/* ---- the trace: one call of each row, when its time has been taken ------------------------------ */
+
+static gm_status trace_way(struct bench *bench, size_t contender, bool is_in_place)
+{
+    gm_comm              *comm = bench->contenders[contender].comm;
+    struct cli_bench_case c = case_of(bench, bench->rows[bench->n_rows + contender].count_elems, is_in_place);
+    cli_bench_fill(&c);
+    gm_status status = gm_barrier(comm);
+    (void)gm_trace_record(comm, 1);
+    if (status == GM_OK) status = c.collective->call(comm, &c);
+    (void)gm_trace_record(comm, 0);
+    if (status != GM_OK && bench->error.status == GM_OK) bench->error = *gm_comm_error(comm);
+    return status;
+}
+
+static gm_status trace_ways(struct bench *bench)
+{
+    gm_status status = GM_OK;
+    if (bench->args->trace_path == NULL) return GM_OK;
+    for (size_t i = 0; i < bench->n_contenders; i++) {
+        for (int way = 0; way < 2; way++) {
+            if (status == GM_OK && bench->rows[bench->n_rows + i].has_result[way]) status = trace_way(bench, i, way);
+        }
+    }
+    return status;
+}
+
+static gm_status write_trace(struct bench *bench)
+{
+    const struct cli_bench_args *args = bench->args;
+    struct cli_trace             traces[CLI_BENCH_MAX_ALGORITHMS] = { { 0 } };
+    const struct cli_bench_row  *last = &bench->rows[bench->n_rows - 1];
+    struct cli_trace_about       about = { .command = "bench", .collective = gm_collective_name(args->collective->which),
+                                           .dtype = gm_dtype_name((gm_dtype)args->dtype), .count = last->count_elems,
+                                           .world_size = bench->n_ranks };
+    gm_status status = GM_OK;
+    if (args->trace_path == NULL) return GM_OK;
+    for (size_t i = 0; status == GM_OK && i < bench->n_contenders; i++)
+        status = cli_trace_collect(bench->contenders[i].comm, 0, &traces[i], &bench->error);
+    if (status == GM_OK && bench->rank == 0)
+        status = cli_trace_write(args->trace_path, traces, bench->n_contenders, &about, &bench->error);
+    for (size_t i = 0; i < bench->n_contenders; i++) cli_trace_free(&traces[i]);
+    return status;
+}
+
 /* What a call counts: of blocks, those of one. */
 static size_t call_count(const struct bench *bench, size_t count_elems)
 {
@@ -155,6 +202,7 @@ static gm_status measure_size(struct bench *bench, size_t size_bytes)
                                           .ran = ran != NULL ? ran : "?" };
     }
     gm_status status = measure_all(bench);
+    if (status == GM_OK) status = trace_ways(bench);
     if (status != GM_OK) return status;
     for (size_t i = 0; i < bench->n_contenders; i++) {
         settle_repeats(bench, i, false);
@@ -176,12 +224,12 @@ static void write_fingerprint(const struct cli_bench_args *args, char *text, siz
     size_t used = (size_t)snprintf(
         text, text_bytes,
         "collective=%s\ndtype=%s\nop=%s\nroot=%lld\nin_place=%d\niters=%lld\nwarmup=%lld\n"
-        "budget=%.17g\ncheck=%d\nrepeats=%lld\nalgorithms=%s\nsizes=",
+        "budget=%.17g\ncheck=%d\nrepeats=%lld\nalgorithms=%s\ntrace=%d\nsizes=",
         gm_collective_name(args->collective->which), gm_dtype_name((gm_dtype)args->dtype),
         gm_redop_name((gm_redop)args->redop), (long long)args->root, args->in_place_only,
         (long long)args->effort.n_iters, (long long)args->effort.n_warmup, args->effort.budget_s,
         args->effort.checks_all, (long long)args->n_repeats,
-        args->n_algorithms > 0 ? args->algorithm : "one");
+        args->n_algorithms > 0 ? args->algorithm : "one", args->trace_path != NULL);
     for (size_t i = 0; i < args->sizes.n_values && used < text_bytes; i++)
         used += (size_t)snprintf(text + used, text_bytes - used, "%s%lld", i > 0 ? "," : "",
                                  (long long)args->sizes.values[i]);
@@ -193,6 +241,7 @@ static gm_status join_as(struct bench *bench, const struct cli_join *with, const
     struct contender *c = &bench->contenders[bench->n_contenders];
     gm_status         status = cli_join(&c->comm, with, &bench->error);
     c->asked = asked;
+    if (status == GM_OK) (void)gm_trace_record(c->comm, 0);
     if (status == GM_OK) bench->n_contenders++;
     return status;
 }
@@ -269,6 +318,7 @@ static gm_status run_bench(struct bench *bench, const struct cli_join *place)
     if (bench->rank == 0) cli_bench_print_head(cli_text(bench->parsed), &bench->setting);
     for (size_t i = 0; status == GM_OK && i < bench->args->sizes.n_values; i++)
         status = measure_size(bench, (size_t)bench->args->sizes.values[i]);
+    if (status == GM_OK) status = write_trace(bench);
     cli_bench_progress_clear(&bench->progress);
     return status;
 }
@@ -322,7 +372,8 @@ int cli_bench_run(const struct cli_bench_args *args, const struct cli_parsed *pa
     struct cli_join place = { .command = "bench", .world_size = is_alone ? 1 : 0,
                               .is_verbose = parsed->is_verbose, .transport = args->transport,
                               .algorithm = args->algorithm, .wire = args->wire, .checksum = args->checksum,
-                              .is_encrypted = args->is_encrypted };
+                              .is_encrypted = args->is_encrypted,
+                              .trace_events = args->trace_path != NULL ? TRACE_EVENTS : 0 };
     if (bench == NULL) {
         fprintf(stderr, "gradmesh bench: no memory\n");
         return CLI_EXIT_NO;

@@ -23,6 +23,7 @@ struct cli_bench_args {
     int             dtype, redop;
     const char     *algorithm, *transport, *wire, *checksum;
     bool            is_encrypted;
+    const char     *trace_path; /* NULL: no trace */
     char            names[256]; /* of several algorithms, each ended by a zero */
     const char     *algorithms[CLI_BENCH_MAX_ALGORITHMS];
     size_t          n_algorithms; /* 0: one, as `algorithm` or the environment says */

@@ -19,6 +19,7 @@
 #include "cli/bench_run.h"
 #include "cli/commands.h"
 #include "cli/output.h"
+#include "cli/trace_write.h"
 #include "cli/worker.h"
 #include "launch/launcher.h"
 
@@ -48,6 +49,7 @@ static const char notes[] =
     "  gradmesh bench all_reduce -n 2\n"
     "  gradmesh bench all_reduce -n 4 --sizes 4,64K,25M --in-place --transport tcp --json\n"
     "  gradmesh bench all_reduce -n 4 --algo all --in-place   # is auto as good as the best?\n"
+    "  gradmesh bench all_reduce -n 4 --sizes 4M --algo ring,naive --trace rings.json\n"
     "  gradmesh bench all_gather -n 2 --begin 1K --end 64M --factor 4 --fraction\n";
 
 enum { MAX_NAMES = 32, MAX_FACTOR = 1 << 16 };
@@ -245,6 +247,15 @@ static bool tell_limit(const struct cli_bench_args *args)
     return setenv(CLI_BENCH_LIMIT_VARIABLE, text, 1) == 0;
 }
 
+static bool can_write_trace(const char *path)
+{
+    gm_error error;
+    gmi_error_clear(&error);
+    if (cli_trace_check_path(path, &error) == GM_OK) return true;
+    fprintf(stderr, "gradmesh bench: %s\n", error.text);
+    return false;
+}
+
 static int run_command(const struct cli_command *command, const struct cli_parsed *parsed,
                        struct cli_bench_args *args, char **own_words)
 {
@@ -262,6 +273,7 @@ static int run_command(const struct cli_command *command, const struct cli_parse
                                (long long)args->root, (long long)args->n_workers);
     if (is_worker || args->n_workers <= 1)
         return cli_bench_run(args, parsed, !is_worker && args->has_workers);
+    if (args->trace_path != NULL && !can_write_trace(args->trace_path)) return CLI_EXIT_NO;
     if (!tell_limit(args)) return CLI_EXIT_NO;
     return cli_launch_self(command, (int)args->n_workers, own_words, parsed,
                            cli_bench_wants_live_line(parsed));
@@ -325,6 +337,9 @@ int cli_cmd_bench(int argc, char **argv)
           .help = "format in which sums of f32 travel (default: f32)" },
         { .name = "check", .letter = 'c', .kind = CLI_FLAG, .flag = &args.effort.checks_all,
           .help = "check the result of every timed iteration, not only before and after them" },
+        { .name = "trace", .kind = CLI_TEXT, .text = &args.trace_path, .value_name = "FILE",
+          .help = "after the timed iterations of each row one more, as a trace that ui.perfetto.dev\n"
+                  "opens (docs/tracing.md)" },
         { .name = "fraction", .kind = CLI_FLAG, .flag = &args.wants_fraction,
           .help = "measure what plain sockets carry, and show what fraction of it each row\n"
                   "reaches" },

@@ -15,8 +15,10 @@
 #include "cli/args.h"
 #include "cli/commands.h"
 #include "cli/output.h"
+#include "cli/trace_write.h"
 #include "cli/train_print.h"
 #include "cli/train_setup.h"
+#include "cli/train_trace.h"
 #include "cli/worker.h"
 #include "launch/launcher.h"
 #include "train/bits.h"
@@ -59,6 +61,7 @@ struct train_args {
     int64_t                n_workers, n_threads, save_every, keep, report_every, compare_steps;
     bool                   has_workers, has_resume, is_encrypted;
     const char            *checkpoint_dir, *resume_file, *log_path, *transport, *algorithm, *wire, *checksum;
+    struct cli_train_trace trace;
     int                    overlap; /* an enum gmt_overlap */
     int                    placement; /* an enum gmt_placement */
     int                    exact_wire; /* 1: raw */
@@ -71,7 +74,7 @@ static const char *const placements[] = { [GMT_PLACE_BLOCKS] = "blocks", [GMT_PL
                                           NULL };
 static const char *const exact_wires[] = { "trimmed", "raw", NULL };
 
-enum { N_TRAIN_OPTIONS = 17 };
+enum { N_TRAIN_OPTIONS = 19 };
 
 /* Fills options[N_TRAIN_OPTIONS + CLI_N_RECIPE_OPTIONS]. */
 static void list_options(struct train_args *args, struct cli_option *options)
@@ -107,6 +110,10 @@ static void list_options(struct train_args *args, struct cli_option *options)
           .help = "what happens, as JSON lines" },
         { .name = "log-every", .kind = CLI_INT, .integer = &args->report_every, .value_name = "STEPS",
           .default_text = "50", .min = 1, .max = INT64_MAX, .help = "sum up the loss after so many steps" },
+        { .name = "trace", .kind = CLI_TEXT, .text = &args->trace.path, .value_name = "FILE",
+          .help = "what each worker did when, as a trace that ui.perfetto.dev opens (docs/tracing.md)" },
+        { .name = "trace-steps", .kind = CLI_INT, .integer = &args->trace.n_steps, .value_name = "STEPS",
+          .default_text = "20", .min = 1, .max = INT64_MAX, .help = "of the last so many steps" },
         { .name = "shard-placement", .kind = CLI_CHOICE, .choice = &args->placement, .choices = placements,
           .default_text = "blocks",
           .help = "with --reproducible: who computes which shard; random: drawn anew in each step, to see that\n"
@@ -224,6 +231,7 @@ static gm_status check_outputs(struct worker *worker)
         status = gmt_trainlog_open(&log, args->log_path, true, &worker->error);
         gmt_trainlog_close(&log);
     }
+    if (status == GM_OK && args->trace.path != NULL) status = cli_trace_check_path(args->trace.path, &worker->error);
     return status;
 }
 
@@ -258,24 +266,27 @@ static gm_status prepare(struct worker *worker, bool is_launcher)
 static gm_status join(struct worker *worker, const struct cli_join *place)
 {
     const struct train_args *args = worker->args;
-    char                     report_every[24], save_every[24], from_step[24];
+    char                     report_every[24], save_every[24], from_step[24], trace_steps[24];
     bool                     is_saving = args->checkpoint_dir != NULL;
     char                     arithmetic[24] = "any";
     if (worker->recipe.shards > 0)
         snprintf(arithmetic, sizeof arithmetic, "%016llx", (unsigned long long)gmt_bits_selftest());
     snprintf(report_every, sizeof report_every, "%lld", (long long)args->report_every);
     snprintf(save_every, sizeof save_every, "%lld", is_saving ? (long long)args->save_every : -1LL);
+    snprintf(trace_steps, sizeof trace_steps, "%lld", args->trace.path != NULL ? (long long)args->trace.n_steps : -1LL);
     snprintf(from_step, sizeof from_step, "%llu", (unsigned long long)worker->from.step);
     const char *extra[] = { "log_every", report_every, "checkpoint_every", save_every,
                             "resume_step", from_step, "resume_state",
                             worker->from.path == NULL ? "none" : worker->from.state_hash,
                             "overlap", overlaps[args->overlap],
                             "shard_placement", placements[args->placement],
+                            "trace_steps", trace_steps,
                             "arithmetic", arithmetic, NULL };
     char            text[8192];
     struct cli_join with = *place;
     gmt_recipe_fingerprint(&worker->recipe, extra, text, sizeof text);
     with.fingerprint = text;
+    with.trace_events = args->trace.path != NULL ? CLI_TRAIN_TRACE_EVENTS : 0;
     gm_status status = cli_join(&worker->comm, &with, &worker->error);
     /* Workers that differ among themselves have been told so by now; all of them may be wrong. */
     if (status == GM_OK && worker->recipe.shards > 0) {
@@ -503,8 +514,12 @@ static int train(struct worker *worker)
     struct gmt_end        end;
     struct gmt_difference difference = { 0, 0, 0 };
     say_start(worker);
-    if (gmt_trainer_run(&worker->trainer, &end, &worker->error) != GM_OK)
+    if (gmt_trainer_run(&worker->trainer, &end, &worker->error) != GM_OK) {
+        cli_train_trace_leave(&worker->args->trace, &worker->trainer);
         return trained_not(worker);
+    }
+    if (cli_train_trace_finish(&worker->args->trace, &worker->trainer, &worker->error) != GM_OK)
+        return worker_failed(worker);
     /* The others need not wait for what rank 0 still computes. */
     gm_comm_destroy(worker->comm);
     worker->comm = NULL;

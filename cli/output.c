@@ -1,12 +1,11 @@
 #include "cli/output.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
+
+#include "cli/whole_file.h"
 
 FILE *cli_text(const struct cli_parsed *parsed)
 {
@@ -18,36 +17,11 @@ static bool put(FILE *file, const char *text)
     return fputs(text, file) >= 0 && fputc('\n', file) != EOF && fflush(file) == 0;
 }
 
-/* A regular file is written beside itself and renamed; a device or a pipe cannot be. */
 static bool write_file(const char *path, const char *text)
 {
-    struct stat existing;
-    bool is_special = stat(path, &existing) == 0 && !S_ISREG(existing.st_mode);
-    char temporary[PATH_MAX];
-    int n = snprintf(temporary, sizeof temporary, "%s.tmp.%d", path, (int)getpid());
-    if (n < 0 || (size_t)n >= sizeof temporary) {
-        errno = ENAMETOOLONG;
-        return false;
-    }
-    const char *written = is_special ? path : temporary;
-    FILE *file = fopen(written, is_special ? "we" : "wxe");
-    if (file == NULL) return false;
-    bool is_good = put(file, text);
-    if (is_good && !is_special) is_good = fsync(fileno(file)) == 0;
-    int saved_errno = errno;
-    if (fclose(file) != 0 && is_good) {
-        is_good = false;
-        saved_errno = errno;
-    }
-    if (is_special) {
-        errno = saved_errno;
-        return is_good;
-    }
-    if (is_good && rename(temporary, path) == 0) return true;
-    if (is_good) saved_errno = errno;
-    unlink(temporary);
-    errno = saved_errno;
-    return false;
+    struct cli_whole_file whole;
+    if (!cli_whole_open(&whole, path)) return false;
+    return cli_whole_close(&whole, put(whole.file, text));
 }
 
 bool cli_write_json(const struct cli_parsed *parsed, const char *command_name, const cJSON *object)

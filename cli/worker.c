@@ -139,6 +139,7 @@ static gm_status fill_options(gm_comm_options *options, const struct cli_join *j
     if (join->is_encrypted) options->encrypt = 1;
     options->fingerprint = join->fingerprint;
     options->group = join->group;
+    options->trace_events = join->trace_events;
     options->log = print_log_line;
     options->log_user = (void *)(uintptr_t)join->command; /* only read */
     return GM_OK;

@@ -44,6 +44,7 @@ struct cli_join {
     const char *fingerprint;
     bool        is_encrypted;  /* or as the environment says */
     const char *group; /* NULL: one communicator is enough */
+    int         trace_events; /* 0: no trace */
 };
 
 /* Whether the library knows what has these names (NULL: not asked for), so that

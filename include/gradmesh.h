@@ -266,6 +266,9 @@ typedef struct gm_comm_options {
                                   being woken takes longer than a small message; it lets others have the
                                   core in between. 0: sleeps at once; -1, the default: 50 */
 
+    int trace_events;          /* how many events of a trace are kept, the newest (see "tracing"), about 150 bytes
+                                  each; 0, the default: there is no trace. Ranks may differ */
+
     gm_log_fn    log;          /* NULL: silence */
     void        *log_user;     /* handed to `log` */
     gm_log_level log_level;    /* the most talkative level wanted; default GM_LOG_WARN */
@@ -741,6 +744,73 @@ GM_API const char *gm_comm_algorithm(const gm_comm *comm, gm_collective which, s
 
 /* The names that gm_comm_options.algorithm knows besides "auto": index from 0; NULL behind the last. Static. */
 GM_API const char *gm_algorithm_name(int index);
+
+/* ---- tracing ----------------------------------------------------------------------------------- *
+ *
+ * What a rank did and when: its calls, the transfers that they were made of, and what the caller
+ * adds. With gm_comm_options.trace_events the communicator keeps that many events, in memory that is taken
+ * when it is created (a split has as much of its own); when it is full the oldest give way. Without it a trace
+ * costs one branch here and there. All times are nanoseconds of this host's monotonic clock; gm_comm_clock tells how
+ * the ranks' clocks differ. Ranks are numbers in this communicator. */
+
+typedef enum gm_trace_kind {
+    GM_TRACE_SPAN,   /* the caller's own, by gm_trace_end */
+    GM_TRACE_CALL,   /* a collective or message, from its turn to its end */
+    GM_TRACE_SEND,   /* payload of one step of an algorithm to one peer, from its first byte to its last */
+    GM_TRACE_RECEIVE
+} gm_trace_kind;
+
+typedef struct gm_trace_event {
+    gm_trace_kind kind;
+    int64_t       begin_ns, end_ns;
+    const char   *name;     /* SPAN: the caller's; CALL: of the collective; SEND, RECEIVE: of the phase, "all-gather"; of a SEND
+                               that of the collective when the sender cannot tell */
+    const char   *category; /* SPAN: the caller's; else the algorithm's name */
+    int64_t       number;   /* SPAN: the caller's; SEND, RECEIVE: how many this call had before, with this peer and in
+                               this direction, so that a send and its receive have the same */
+    /* All but SPAN: */
+    uint64_t      seq;      /* which call, counted from 1 per communicator; 0: a message */
+    gm_collective collective;
+    uint64_t      bytes;    /* CALL: of the whole buffer; SEND, RECEIVE: of payload */
+    /* CALL: */
+    gm_status     status;
+    gm_dtype      dtype;        /* GM_DTYPE_END: it has none (a barrier) */
+    uint64_t      count;        /* elements of the whole buffer */
+    uint64_t      sent_bytes;   /* payload; begin_ns is when this rank arrived, ... */
+    int           last_rank;    /* ... this one came last of all that it heard from (itself among them), ... */
+    int64_t       last_ns;      /* ... then, by the clock of that rank's host */
+    /* SEND, RECEIVE: */
+    int           peer;
+    int           step;         /* of the algorithm, from 0 */
+    int           is_added;     /* RECEIVE: it is combined with what is there, not put in its place (SEND: if known) */
+    int           chunk;        /* to whom the elements belong; -1: to several, or not known here */
+    int64_t       first_elem;   /* of the whole buffer; -1: not known here (perhaps at the other end) */
+    int64_t       n_elems;      /* -1: not known here */
+} gm_trace_event;
+
+/* A span of the caller's begins: when, or 0 without a trace. gm_trace_end records it: `category` and `name` are
+ * kept as pointers (string literals, say), `number` means what the caller likes (a step, a layer; -1: nothing). Spans of
+ * one thread should nest. `comm` may be NULL: nothing happens. Do not block, any thread. */
+GM_API int64_t gm_trace_begin(gm_comm *comm);
+GM_API void    gm_trace_end(gm_comm *comm, int64_t begin_ns, const char *category, const char *name, int64_t number);
+
+/* Interrupts the recording (is_on 0) or goes on with it, from the next call on. Does not block, any thread. GM_OK;
+ * GM_ERR_ARG; GM_ERR_STATE: there is no trace. */
+GM_API gm_status gm_trace_record(gm_comm *comm, int is_on);
+
+/* Copies the newest events, n_most of them at the most, in the order in which they ended. *n_dropped (may be NULL)
+ * are not there any more or did not fit. With `events` NULL only *n_events is told. A failed communicator can be read
+ * like any other. Any thread. GM_OK; GM_ERR_ARG; GM_ERR_STATE: there is no trace. */
+GM_API GM_MUST_USE gm_status gm_trace_read(gm_comm *comm, gm_trace_event *events, size_t n_most, size_t *n_events,
+                                           uint64_t *n_dropped);
+/* Forgets all events, and how many were dropped. Same statuses. */
+GM_API gm_status gm_trace_clear(gm_comm *comm);
+
+/* *offset_ns: how far the clock of this rank is ahead of rank 0's, right now: its time less the offset is rank 0's
+ * time. It is right to within *error_ns. Every rank calls it, as a collective: rank 0 exchanges a few small messages with
+ * each of the others in turn and believes the quickest. (Clocks of different hosts drift apart by microseconds a
+ * second.) Is not recorded. Status: as of messages. */
+GM_API GM_MUST_USE gm_status gm_comm_clock(gm_comm *comm, int64_t *offset_ns, int64_t *error_ns);
 
 /* The version of the library that is running, "0.1.0"; compare with GM_VERSION_STRING. Static. */
 GM_API const char *gm_version(void);

@@ -126,7 +126,7 @@ struct flight {
  * (look_at_own_share): to look at every share in every step would cost a pass over the gradient. */
 struct exchange {
     struct gmt_ddp *ddp;
-    bool            is_overlapping;
+    bool            is_overlapping, is_last_part;
     size_t          next_end;
     struct flight   flights[MAX_IN_FLIGHT];
     size_t          first_flight, n_flights;
@@ -134,6 +134,8 @@ struct exchange {
     enum trouble    trouble; /* of this rank's share */
     bool            is_sum_finite;
     int64_t         library_ns; /* spent in the library by this thread */
+    int64_t         n_reduced, n_ready; /* buckets that are, layers whose gradient is; for the trace */
+    int64_t         layer_ns;           /* when the layer that is computed began */
     gm_status       status;     /* of the first call that failed; after it none is made */
     gm_error       *error;
 };
@@ -158,13 +160,14 @@ static void look_at_sum(struct exchange *x, struct gmt_bucket bucket)
 static void finish_oldest(struct exchange *x)
 {
     struct flight *flight = &x->flights[x->first_flight];
-    int64_t        start_ns = gmi_now_ns();
+    int64_t        start_ns = gmi_now_ns(), span_ns = gm_trace_begin(x->ddp->options.comm);
     gm_status      status = gm_work_wait(flight->work, -1);
     gm_work_release(flight->work);
     int64_t        end_ns = gmi_now_ns();
     x->library_ns += end_ns - start_ns;
     flight->passage->blocked_ns = start_ns;
     flight->passage->end_ns = end_ns;
+    gm_trace_end(x->ddp->options.comm, span_ns, "wait", "wait for bucket", x->n_reduced++);
     x->first_flight = (x->first_flight + 1) % MAX_IN_FLIGHT;
     x->n_flights--;
     if (status == GM_OK) look_at_sum(x, flight->bucket);
@@ -191,12 +194,13 @@ static void reduce(struct exchange *x, struct gmt_bucket bucket, float *values)
 {
     gm_comm *comm = x->ddp->options.comm;
     if (comm != NULL) {
-        int64_t   start_ns = gmi_now_ns();
+        int64_t   start_ns = gmi_now_ns(), span_ns = gm_trace_begin(comm);
         gm_status status =
             gm_all_reduce(comm, values, values, bucket.n_elems, GM_F32, GM_SUM);
         int64_t end_ns = gmi_now_ns();
         x->library_ns += end_ns - start_ns;
         x->ddp->passages[x->n_exchanged] = (struct gmt_passage){ start_ns, start_ns, end_ns };
+        gm_trace_end(comm, span_ns, "wait", "exchange bucket", x->n_reduced++);
         if (status != GM_OK) {
             exchange_failed(x, status);
             return;
@@ -234,6 +238,25 @@ static void exchange_from(void *user, size_t first_elem, size_t n_elems)
     }
 }
 
+/* The gradient of a layer is there, the last layer's first. */
+static void layer_is_ready(void *user, size_t first_elem, size_t n_elems)
+{
+    struct exchange *x = user;
+    gm_comm         *comm = x->ddp->options.comm;
+    gm_trace_end(comm, x->layer_ns, "compute", "backward", x->n_ready++);
+    if (x->is_overlapping && x->is_last_part) exchange_from(x, first_elem, n_elems);
+    x->layer_ns = gm_trace_begin(comm);
+}
+
+/* Before the backward pass of a part of the share; loss is that of the parts so far. */
+static void expect_layers(struct exchange *x, bool is_last_part, const struct gmt_loss *loss)
+{
+    x->is_last_part = is_last_part;
+    if (is_last_part && !isfinite(loss->loss_sum)) x->trouble = BAD_LOSS;
+    x->n_ready = 0;
+    x->layer_ns = gm_trace_begin(x->ddp->options.comm);
+}
+
 /* Nothing is in flight after this, also when something has failed: the failure ends it all. */
 static gm_status exchange_finish(struct exchange *x)
 {
@@ -251,25 +274,27 @@ static gm_status exchange_finish(struct exchange *x)
 static gm_status add_up_gradient(struct gmt_ddp *ddp, size_t n_samples, struct exchange *x, struct gmt_step_report *report,
                                  gm_error *error)
 {
-    float  scale = (float)(1.0 / (double)n_samples);
-    size_t share_first, share_n, first, n;
+    gm_comm *comm = ddp->options.comm;
+    float    scale = (float)(1.0 / (double)n_samples);
+    size_t   share_first, share_n, first, n;
     part_of(0, n_samples, ddp->world_size, ddp->rank, &share_first, &share_n);
     /* Parts without samples would add nothing; but the first one sets the gradient. */
     int n_parts = (int)ddp->options.accumulate;
     if (share_n < ddp->options.accumulate) n_parts = share_n > 0 ? (int)share_n : 1;
     for (int k = 0; k < n_parts; k++) {
         part_of(share_first, share_n, n_parts, k, &first, &n);
-        int64_t   start_ns = gmi_now_ns();
+        int64_t   start_ns = gmi_now_ns(), span_ns = gm_trace_begin(comm);
         gm_status status = n == 0 ? GM_OK
                                   : ddp->options.gather(ddp->options.gather_user, first, n,
                                                         ddp->inputs, ddp->labels, error);
         report->gather_ns += gmi_now_ns() - start_ns;
+        gm_trace_end(comm, span_ns, "loading", "load samples", k);
         if (status != GM_OK) return status;
+        span_ns = gm_trace_begin(comm);
         add_loss(&report->loss, gmt_mlp_loss(ddp->mlp, ddp->inputs, ddp->labels, n, scale));
-        bool is_last = k + 1 == n_parts && x != NULL;
-        if (is_last && !isfinite(report->loss.loss_sum)) x->trouble = BAD_LOSS;
-        gmt_mlp_backward(ddp->mlp, ddp->inputs, n, k > 0,
-                         is_last && x->is_overlapping ? exchange_from : NULL, x);
+        gm_trace_end(comm, span_ns, "compute", "forward", k);
+        if (x != NULL) expect_layers(x, k + 1 == n_parts, &report->loss);
+        gmt_mlp_backward(ddp->mlp, ddp->inputs, n, k > 0, x != NULL ? layer_is_ready : NULL, x);
     }
     return GM_OK;
 }
@@ -356,8 +381,10 @@ static gm_status step(struct exchange *x, size_t n_samples, double learning_rate
     if (ddp->options.clip_norm > 0)
         report->gradient_norm = gmt_clip(ddp->mlp->params.gradients, ddp->mlp->params.n_elems,
                                          ddp->options.clip_norm);
+    int64_t span_ns = gm_trace_begin(ddp->options.comm);
     gmt_optimizer_step(ddp->optimizer, learning_rate, ddp->mlp->params.weights,
                        ddp->mlp->params.gradients);
+    gm_trace_end(ddp->options.comm, span_ns, "optimizer", "update", -1);
     return GM_OK;
 }
 

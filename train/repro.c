@@ -184,11 +184,18 @@ static gm_status gather_group(struct step *s, const struct gmt_parts *parts)
 static gm_status compute_group(struct step *s, const struct gmt_parts *parts)
 {
     struct gmt_repro *repro = s->repro;
+    gm_comm          *comm = repro->options.comm;
+    int64_t           number = s->group - repro->shards, span_ns = gm_trace_begin(comm);
     gm_status         status = gather_group(s, parts);
+    gm_trace_end(comm, span_ns, "loading", "load samples", number);
     if (status != GM_OK) return status;
+    span_ns = gm_trace_begin(comm);
     gmt_mlp_loss_parts(repro->mlp, repro->inputs, repro->labels, parts, repro->losses);
     for (size_t p = 0; p < parts->n; p++) add_loss(s, s->group[p], &repro->losses[p]);
+    gm_trace_end(comm, span_ns, "compute", "forward", number);
+    span_ns = gm_trace_begin(comm);
     gmt_mlp_backward_parts(repro->mlp, repro->inputs, parts, add_part, s);
+    gm_trace_end(comm, span_ns, "compute", "backward", number);
     if (s->status != GM_OK && s->error != NULL) *s->error = *gm_accumulator_error(repro->accumulator);
     return s->status;
 }
@@ -232,11 +239,12 @@ static gm_status sum_shards(struct step *s)
         if (status != GM_OK && s->error != NULL) *s->error = *gm_accumulator_error(repro->accumulator);
         return status;
     }
-    int64_t   start_ns = gmi_now_ns();
+    int64_t   start_ns = gmi_now_ns(), span_ns = gm_trace_begin(comm);
     gm_status status = gm_all_reduce_exact(comm, repro->accumulator, repro->sums);
     int64_t   end_ns = gmi_now_ns();
     s->library_ns += end_ns - start_ns;
     repro->passage = (struct gmt_passage){ start_ns, start_ns, end_ns };
+    gm_trace_end(comm, span_ns, "wait", "exchange bucket", 0);
     return status == GM_OK ? GM_OK : library_failed(s, status);
 }
 
@@ -288,7 +296,9 @@ static gm_status make_step(struct step *s, double learning_rate)
     if (!is_finite || !isfinite(extras[LOSS])) return name_the_culprit(s);
     if (repro->options.clip_norm > 0)
         s->report->gradient_norm = gmt_clip(repro->sums, n_elems, repro->options.clip_norm);
+    int64_t span_ns = gm_trace_begin(repro->options.comm);
     gmt_optimizer_step(repro->optimizer, learning_rate, repro->mlp->params.weights, repro->sums);
+    gm_trace_end(repro->options.comm, span_ns, "optimizer", "update", -1);
     return GM_OK;
 }
 

@@ -289,7 +289,7 @@ gm_status gmt_trainer_step(struct gmt_trainer *trainer, struct gmt_step_report *
                                           .final_fraction = recipe->final_fraction,
                                           .warmup_steps = recipe->warmup_steps,
                                           .total_steps = recipe->schedule_steps };
-    int64_t start_ns = gmi_now_ns();
+    int64_t start_ns = gmi_now_ns(), span_ns = gm_trace_begin(trainer->options.comm);
     trainer->batch = gmt_sampler_share(&trainer->sampler, trainer->cursor, 1, 0);
     int64_t   shuffle_ns = gmi_now_ns() - start_ns;
     double    rate = gmt_schedule_rate(&schedule, trainer->step);
@@ -297,6 +297,7 @@ gm_status gmt_trainer_step(struct gmt_trainer *trainer, struct gmt_step_report *
     gm_status status = is_reproducible(trainer)
                            ? gmt_repro_step(&trainer->repro, n_samples, rate, report, error)
                            : gmt_ddp_step(&trainer->ddp, n_samples, rate, report, error);
+    gm_trace_end(trainer->options.comm, span_ns, "step", "step", (int64_t)trainer->step + 1);
     report->gather_ns += shuffle_ns;
     report->elapsed_ns += shuffle_ns;
     trainer->split.compute_ns += report->compute_ns;
@@ -567,14 +568,23 @@ static gm_status after_step(struct gmt_trainer *trainer, struct run *run, struct
     bool      is_last = trainer->step == trainer->recipe.total_steps;
     bool      is_epoch_end = trainer->cursor.epoch != done.epoch;
     gm_status status = GM_OK;
-    if (is_last || is_epoch_end || is_due(trainer->step, options->report_every))
+    int64_t   span_ns = gm_trace_begin(options->comm);
+    if (is_last || is_epoch_end || is_due(trainer->step, options->report_every)) {
         status = report(trainer, run, done, is_epoch_end, error);
-    if (status == GM_OK && (is_last || is_epoch_end))
+        gm_trace_end(options->comm, span_ns, "report", "report", (int64_t)trainer->step);
+    }
+    span_ns = gm_trace_begin(options->comm);
+    if (status == GM_OK && (is_last || is_epoch_end)) {
         status = end_epoch(trainer, run, done.epoch, error);
+        gm_trace_end(options->comm, span_ns, "evaluation", "evaluate", (int64_t)done.epoch);
+    }
+    span_ns = gm_trace_begin(options->comm);
     bool is_save_due =
         options->save_every > 0 ? is_due(trainer->step, options->save_every) : is_epoch_end;
     if (status == GM_OK && options->is_saving && (is_last || is_save_due))
         status = gmt_trainer_save(trainer, error);
+    if (options->is_saving && (is_last || is_save_due))
+        gm_trace_end(options->comm, span_ns, "checkpoint", "save", (int64_t)trainer->step);
     if (status == GM_OK && options->is_saving && (is_last || is_save_due))
         gmt_feedback_forget(&trainer->ddp.feedback); /* it is not in the checkpoint */
     return status;

@@ -32,6 +32,10 @@ struct gmi_algo {
     int           max_ranks; /* 0: any number */
     enum gmi_view shows;     /* to the arithmetic; all-gather and the like: nothing, GMI_VIEW_PAIRS */
 
+    /* What traces call its transfers: those that are added to what is there, and those that take its place. NULL: as the
+     * collective is called, of reductions as the two halves of the ring. */
+    const char   *adding_phase, *placing_phase;
+
     /* Sets op->state up and begins the ports that it uses. */
     void (*begin)(struct gmi_op *op);
 

@@ -41,9 +41,15 @@ gm_status gmi_intake_some(struct gmi_intake *in, struct gmi_port *port, uint8_t 
                           size_t space_bytes, size_t left_bytes, size_t *settled_bytes)
 {
     *settled_bytes = 0;
+    port->home = own;
     if (in->held_bytes == 0 && space_bytes > 0) {
         gm_status status = combine_lent(port, into, own, space_bytes, left_bytes, settled_bytes);
-        if (status != GM_OK || *settled_bytes > 0) return status;
+        if (status != GM_OK || *settled_bytes > 0) {
+            port->home = NULL;
+            return status;
+        }
     }
-    return combine_copied(in, port, into, own, space_bytes, left_bytes, settled_bytes);
+    gm_status status = combine_copied(in, port, into, own, space_bytes, left_bytes, settled_bytes);
+    port->home = NULL;
+    return status;
 }

@@ -203,6 +203,15 @@ static void settle_what_is_complete(struct lean *l)
     }
 }
 
+/* For the trace: what is encoded does not show where it belongs. */
+static void note(const struct lean *l, struct gmi_flow *flow, int phase, int chunk)
+{
+    struct gmi_place place = { .step = phase == SUM, .chunk = chunk, .is_added = phase == CONTRIBUTION };
+    place.first_elem = (int64_t)(gmi_op_chunk_at(l->op, chunk) / l->op->codec.elem_bytes);
+    place.n_elems = (int64_t)elems_of(l, chunk);
+    gmi_record_note(flow, place);
+}
+
 /* ---- sending ------------------------------------------------------------------------------------- */
 
 static size_t leaving_bytes(const struct lean *l, const struct side *side)
@@ -248,6 +257,8 @@ static gm_status send_some(struct lean *l, struct side *side)
         if (side->out.at_bytes / l->slab_bytes == side->out.n_slabs) encode_next_slab(l, side);
         from = side->leaving + in_slab_bytes;
     }
+    if (l->op->trace != NULL && side->out.phase != OVER)
+        note(l, &side->port->out_flow, side->out.phase, side->out.phase == CONTRIBUTION ? side->peer : gmi_op_rank(l->op));
     gm_status status = gmi_port_send_some(side->port, from, ready_bytes(l, side), leaving_bytes(l, side), &sent_bytes);
     side->out.at_bytes += sent_bytes;
     end_phases_out(l, side);
@@ -301,6 +312,7 @@ static gm_status recv_some(struct lean *l, struct side *side)
     size_t in_slab_bytes = at_bytes % l->slab_bytes;
     size_t space_bytes = gmi_min_size(left_bytes, l->slab_bytes - in_slab_bytes);
     uint8_t  *into = window_slot(l, side, side->in.n_slabs) + in_slab_bytes;
+    if (l->op->trace != NULL && side->in.phase != OVER) note(l, &side->port->in_flow, side->in.phase, arriving_chunk(l, side));
     gm_status status = gmi_port_recv_some(side->port, into, space_bytes, left_bytes, &got_bytes);
     if (got_bytes == 0) return status;
     side->in.at_bytes += got_bytes;

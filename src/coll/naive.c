@@ -128,6 +128,16 @@ static bool wants_to_recv(const struct naive *v)
     return arriving_bytes(v) > 0 || !v->left->is_descriptor_matched;
 }
 
+/* For the trace: chunk is whose contribution it is. */
+static void note(const struct naive *v, struct gmi_flow *flow, const struct turn *t, int whose)
+{
+    size_t           elem_bytes = v->op->codec.elem_bytes;
+    struct gmi_place place = { .step = t->step, .chunk = whose, .is_added = -1 };
+    place.first_elem = (int64_t)(t->block * BLOCK_BYTES / elem_bytes);
+    place.n_elems = (int64_t)(block_bytes(v, t->block) / elem_bytes);
+    gmi_record_note(flow, place);
+}
+
 /* ---- moving bytes ------------------------------------------------------------------------------ */
 
 static gm_status send_some(struct naive *v)
@@ -137,6 +147,7 @@ static gm_status send_some(struct naive *v)
     if (ready_bytes > 0) {
         enter(v, v->out.block);
         from = slot(v, v->out.block, contributor(v, v->out.step)) + v->out.at_bytes;
+        if (v->op->trace != NULL) note(v, &v->right->out_flow, &v->out, contributor(v, v->out.step));
     }
     gm_status status = gmi_port_send_some(v->right, from, ready_bytes, leaving_bytes(v), &sent_bytes);
     if (sent_bytes > 0) advance(v, &v->out, sent_bytes);
@@ -150,6 +161,7 @@ static gm_status recv_some(struct naive *v)
     if (left_bytes > 0) {
         enter(v, block);
         into = slot(v, block, contributor(v, v->in.step + 1)) + v->in.at_bytes;
+        if (v->op->trace != NULL) note(v, &v->left->in_flow, &v->in, contributor(v, v->in.step + 1));
     }
     gm_status status = gmi_port_recv_some(v->left, into, left_bytes, left_bytes, &got_bytes);
     if (got_bytes > 0 && advance(v, &v->in, got_bytes)) add_up(v, block);
@@ -221,6 +233,8 @@ const struct gmi_algo gmi_naive_all_reduce = {
     .name = "naive",
     .collective = GM_ALL_REDUCE,
     .summary = "everybody's whole buffer travels around the ring: D (N-1) bytes; the baseline",
+    .adding_phase = "circulate",
+    .placing_phase = "circulate",
     .shows = GMI_VIEW_ALL,
     .begin = begin,
     .progress = progress,

@@ -8,6 +8,7 @@
 #include "coll/algo.h"
 #include "coll/message.h"
 #include "reduce/accumulator.h"
+#include "trace/trace.h"
 
 /* ---- from a request to an op -------------------------------------------------------------------- */
 
@@ -165,6 +166,7 @@ void gmi_op_describe(struct gmi_op *op, const struct gmi_algo *algo, const struc
     op->n_steps = 0;
     op->moved_bytes = op->total_recv_bytes = 0;
     op->traffic = (gm_traffic){ .calls = 1 };
+    op->trace = gmi_trace_of(op->group->trace);
     op->waits_for_recv = op->waits_for_send = -1;
     op->trouble = (struct gmi_trouble){ .status = GM_OK, .peer = -1 };
     op->part_bytes = gmi_op_ranks(op) == 2 ? GMI_PAIR_PART_BYTES : GMI_PART_BYTES;

@@ -25,6 +25,7 @@ struct gmi_group {
     struct gmi_port *ports;     /* by rank; the own one unused */
     struct gmi_port *(*find_port)(const struct gmi_group *group, int peer); /* NULL: in `ports`; else it stands for them */
     struct gmi_layout layout;   /* who shares a host with whom */
+    struct gmi_trace *trace;    /* NULL: none */
 };
 
 /* A message, or one each way, as its caller asked for it. */
@@ -103,6 +104,7 @@ struct gmi_op {
     uint64_t moved_bytes, total_recv_bytes;
     int64_t  begin_ns;
     gm_traffic traffic;
+    struct gmi_trace *trace; /* of the group, if this call is recorded; else NULL */
     int      waits_for_recv, waits_for_send; /* peers; -1: nobody */
     struct gmi_trouble trouble;
 

@@ -4,6 +4,7 @@
 
 #include "base/bytes.h"
 #include "base/check.h"
+#include "base/clock.h"
 #include "coll/algo.h"
 #include "coll/op.h"
 #include "net/poller.h"
@@ -28,6 +29,7 @@ void gmi_port_begin(struct gmi_port *port, struct gmi_op *op)
     struct gmi_descriptor call = gmi_op_call_to(op, port->peer);
     port->op = op;
     port->seq = op->call.seq;
+    port->out_flow.has_note = port->in_flow.has_note = false;
     gmi_port_say(port, &call);
     gmi_port_listen(port);
 }
@@ -93,6 +95,7 @@ gm_status gmi_port_send_some(struct gmi_port *port, const void *data, size_t rea
     if (n_parts == 0) return GM_OK;
 
     size_t    moved;
+    int64_t   try_ns = op->trace != NULL ? gmi_now_ns() : 0;
     gm_status status = gmi_link_send_some(port->link, parts, n_parts, &moved);
     if (status == GM_AGAIN) return GM_OK;
     if (status != GM_OK) return link_failed(port, status);
@@ -103,6 +106,8 @@ gm_status gmi_port_send_some(struct gmi_port *port, const void *data, size_t rea
     port->out_piece_left_bytes -= *moved_bytes;
     op->traffic.protocol_sent_bytes += header;
     op->traffic.payload_sent_bytes += *moved_bytes;
+    if (op->trace != NULL && *moved_bytes > 0)
+        gmi_record_moved(port, GMI_OUT, data, NULL, *moved_bytes, transfer_left_bytes, try_ns);
     if (port->link->is_shared_memory) op->traffic.memory_sent_bytes += moved;
     op->moved_bytes += moved;
     return GM_OK;
@@ -167,6 +172,7 @@ gm_status gmi_port_recv_some(struct gmi_port *port, void *into, size_t space_byt
     if (n_parts == 0) return GM_OK;
 
     size_t    moved;
+    int64_t   try_ns = op->trace != NULL ? gmi_now_ns() : 0;
     gm_status status = gmi_link_recv_some(port->link, parts, n_parts, &moved);
     if (status == GM_AGAIN) return GM_OK;
     if (status != GM_OK) return link_failed(port, status);
@@ -183,6 +189,8 @@ gm_status gmi_port_recv_some(struct gmi_port *port, void *into, size_t space_byt
     }
     *moved_bytes = moved - header;
     port->in_piece_left_bytes -= *moved_bytes;
+    if (op->trace != NULL && *moved_bytes > 0)
+        gmi_record_moved(port, GMI_IN, into, port->home, *moved_bytes, transfer_left_bytes, try_ns);
     return GM_OK;
 }
 
@@ -196,6 +204,10 @@ gm_status gmi_port_peek(struct gmi_port *port, size_t transfer_left_bytes, const
         status = gmi_port_recv_some(port, NULL, 0, transfer_left_bytes, &none); /* the header alone */
         if (status != GM_OK || !is_header_done(&port->in)) return status;
     }
+    if (port->op->trace != NULL) {
+        port->lent_left_bytes = transfer_left_bytes;
+        port->lent_ns = gmi_now_ns();
+    }
     status = gmi_link_peek(port->link, bytes, n_bytes);
     *n_bytes = gmi_min_size(*n_bytes, port->in_piece_left_bytes);
     if (status == GM_AGAIN) return GM_OK;
@@ -207,6 +219,8 @@ void gmi_port_consume(struct gmi_port *port, size_t n_bytes)
     gmi_link_consume(port->link, n_bytes);
     port->in_piece_left_bytes -= n_bytes;
     count_in(port, 0, n_bytes);
+    if (port->op->trace != NULL)
+        gmi_record_moved(port, GMI_IN, NULL, port->home, n_bytes, port->lent_left_bytes, port->lent_ns);
 }
 
 void gmi_port_watch(struct gmi_port *port, struct gmi_poller *poller, unsigned interest)

@@ -19,6 +19,7 @@
 #define GMI_PORT_H
 
 #include "coll/descriptor.h"
+#include "coll/record.h"
 #include "transport/link.h"
 
 struct gmi_op;
@@ -40,6 +41,12 @@ struct gmi_port {
     bool                   is_descriptor_sent, is_descriptor_matched;
     int64_t                peer_arrival_ns; /* by the peer's clock; valid once matched */
     uint16_t               peer_core;       /* of the descriptor; valid once matched */
+
+    /* What a trace is told (coll/record.h). */
+    struct gmi_flow out_flow, in_flow;
+    const void     *home;            /* where that goes which arrives now over scratch; NULL: it does not */
+    size_t          lent_left_bytes; /* of the transfer, when gmi_port_peek lent of it; and when that was */
+    int64_t         lent_ns;
 
     /* On links for messages: what the peer wants from us, heard before we were to give it (coll/message.h). */
     bool                  has_request;

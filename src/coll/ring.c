@@ -199,11 +199,21 @@ static bool wants_to_recv(const struct ring *r) { return arriving_bytes(r) > 0 |
 
 /* ---- moving bytes; all of these return at once ------------------------------------------------- */
 
+/* For the trace: the chunk is seen from where it lies, the step is the cursor's. */
+static void note(const struct ring *r, struct gmi_port *port, enum gmi_direction direction, const struct cursor *c)
+{
+    struct gmi_place place = GMI_NOWHERE;
+    place.step = c->step - r->first_step;
+    place.is_added = c->step <= last_reducing_step(r); /* by who receives it */
+    if (!is_through(r, c)) gmi_record_note(direction == GMI_OUT ? &port->out_flow : &port->in_flow, place);
+}
+
 static gm_status send_some(struct ring *r)
 {
     const uint8_t *from = NULL;
     size_t         ready_bytes = sendable_bytes(r), sent_bytes;
     if (ready_bytes > 0) from = leaving(r);
+    if (r->op->trace != NULL) note(r, r->right, GMI_OUT, &r->out);
     gm_status status = gmi_port_send_some(r->right, from, ready_bytes, leaving_bytes(r), &sent_bytes);
     advance(r, &r->out, WALK_OUT, sent_bytes);
     return status;
@@ -234,6 +244,7 @@ static gm_status gather_some(struct ring *r, size_t *got_bytes)
 static gm_status recv_some(struct ring *r)
 {
     size_t    settled_bytes;
+    if (r->op->trace != NULL) note(r, r->left, GMI_IN, &r->in);
     gm_status status = is_reducing(r) ? reduce_some(r, &settled_bytes) : gather_some(r, &settled_bytes);
     if (settled_bytes > 0) advance(r, &r->in, WALK_IN, settled_bytes);
     return status;

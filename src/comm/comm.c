@@ -13,6 +13,7 @@
 #include "coll/message.h"
 #include "net/host.h"
 #include "reduce/wire.h"
+#include "trace/trace.h"
 
 enum { GOODBYE_MS = 2000, ACKNOWLEDGE_MS = 1000, DEFAULT_SPIN_US = 50, DEFAULT_STALL_MS = 300000 };
 
@@ -53,6 +54,7 @@ static gm_status check_options(const gm_comm_options *o, gm_error *error)
         return gmi_error_set(error, GM_ERR_ARG, "connect_timeout_ms must be positive and stall_limit_ms not negative "
                              "(they are %d and %d)", o->connect_timeout_ms, o->stall_limit_ms);
     }
+    if (o->trace_events < 0) return gmi_error_set(error, GM_ERR_ARG, "trace_events must not be negative (it is %d)", o->trace_events);
     gm_status status = check_name("job id", o->job_id, GMI_JOB_ID_BYTES, error);
     if (status == GM_OK) status = check_name("group name", o->group, GMI_NAME_BYTES, error);
     if (status == GM_OK) status = check_name("fingerprint", o->fingerprint, 64 * 1024, error);
@@ -111,7 +113,7 @@ static char *make_fingerprint(const struct gm_comm *comm, const char *callers)
     return text;
 }
 
-gm_status gmi_comm_set_up(struct gm_comm *comm, int rank, int n_ranks, gm_error *error)
+gm_status gmi_comm_set_up(struct gm_comm *comm, int rank, int n_ranks, size_t n_trace_events, gm_error *error)
 {
     gm_status status = GM_OK;
     comm->rank = rank;
@@ -121,7 +123,12 @@ gm_status gmi_comm_set_up(struct gm_comm *comm, int rank, int n_ranks, gm_error 
     gmi_error_clear(&comm->error);
     gmi_error_clear(&comm->failure_record);
     comm->costs = gmi_costs_of_host(n_ranks, 1, GMI_KIND_MEMORY);
+    if (n_trace_events > 0) {
+        comm->trace = gmi_trace_create(n_trace_events);
+        if (comm->trace == NULL) status = GM_ERR_NOMEM;
+    }
     for (int lane = 0; lane < GMI_LANES; lane++) {
+        comm->groups[lane].trace = comm->trace;
         comm->groups[lane].rank = rank;
         comm->groups[lane].n_ranks = n_ranks;
         if (gmi_engine_init(&comm->engines[lane], comm, (enum gmi_lane)lane) != GM_OK) status = GM_ERR_NOMEM;
@@ -163,7 +170,7 @@ static gm_status set_up_root(struct gm_comm *comm, const gm_comm_options *o, gm_
     (void)gmi_wire_find(or_default(o->wire, "f32"), &comm->wire);
     pthread_mutex_init(&comm->lock, NULL);
     pthread_mutex_init(&comm->roster_lock, NULL);
-    gm_status status = gmi_comm_set_up(comm, o->rank, o->world_size, error);
+    gm_status status = gmi_comm_set_up(comm, o->rank, o->world_size, (size_t)o->trace_events, error);
     if (status != GM_OK || comm->n_ranks == 1) return status;
 
     status = load_secret(comm, o, error);
@@ -196,6 +203,7 @@ void gmi_comm_tear_down(struct gm_comm *comm)
     gmi_caller_stop(comm);
     gmi_layout_fini(&comm->groups[GMI_LANE_DATA].layout); /* which all lanes share */
     gmi_free(comm->world_ranks);
+    gmi_trace_destroy(comm->trace);
     gmi_free(comm);
 }
 

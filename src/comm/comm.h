@@ -68,6 +68,7 @@ struct gm_comm {
     bool                        is_encrypted, is_checked; /* with checksums */
     char                       *fingerprint;
     pid_t                       owner_pid; /* a process forked from it has no service thread: not its member */
+    struct gmi_trace           *trace;  /* NULL: none */
     int64_t                     try_ns; /* how long a collective tries before it sleeps; 0: not at all */
 
     /* The caller's thread only. */
@@ -192,7 +193,7 @@ gm_status gmi_comm_connect(struct gm_comm *comm, const gm_comm_options *options,
 /* Is this the process that created it? A forked child shares the sockets, and must not touch them. */
 bool gmi_comm_is_ours(const struct gm_comm *comm);
 /* What a new communicator needs and tear_down frees, besides what is the root's. */
-gm_status gmi_comm_set_up(struct gm_comm *comm, int rank, int n_ranks, gm_error *error);
+gm_status gmi_comm_set_up(struct gm_comm *comm, int rank, int n_ranks, size_t n_trace_events, gm_error *error);
 /* Notes which of its ranks share a host, once the root is READY. GM_ERR_NOMEM. */
 gm_status gmi_comm_lay_out(struct gm_comm *comm);
 void      gmi_comm_tear_down(struct gm_comm *comm);

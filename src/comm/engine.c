@@ -12,6 +12,7 @@
 #include "comm/comm.h"
 #include "net/socket.h"
 #include "reduce/accumulator.h"
+#include "trace/trace.h"
 
 enum {
     /* A broken link waits so long for an earlier cause before it blames its peer. */
@@ -403,6 +404,7 @@ static void complete(struct gmi_engine *e, gm_status status)
     if (e->is_told) tell_waiting(e, -1, false);
     e->running = NULL;
     e->op.traffic.elapsed_ns = gmi_now_ns() - e->op.begin_ns;
+    if (e->op.trace != NULL) gmi_record_call(&e->op, status);
     pthread_mutex_lock(&e->comm->root->lock);
     e->comm->root->done_ns = gmi_now_ns();
     add_traffic(&e->comm->traffic[e->op.call.collective], &e->op.traffic);
@@ -624,6 +626,7 @@ static void run_alone(struct gmi_engine *e, struct gm_work *w)
 {
     const struct gmi_request *r = &w->request;
     size_t                    bytes = r->count_elems * r->codec.elem_bytes;
+    int64_t                   begin_ns = gmi_now_ns();
     if (r->codec.id == GMI_CODEC_EXACT && r->exact != NULL) {
         let_go(w);
         gm_status status = gm_accumulator_finish(r->exact, r->recv);
@@ -636,6 +639,7 @@ static void run_alone(struct gmi_engine *e, struct gm_work *w)
     } else if (!gmi_request_is_in_place(r) && bytes > 0) {
         memcpy(r->recv, r->send, bytes);
     }
+    gmi_record_alone(gmi_trace_of(e->comm->trace), r, w->algo, e->comm->rank, w->seq, begin_ns);
     pthread_mutex_lock(&e->comm->root->lock);
     e->comm->traffic[r->which].calls++;
     e->comm->traffic[GM_COLLECTIVE_END].calls++;

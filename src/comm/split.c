@@ -17,6 +17,7 @@
 #include "base/bytes.h"
 #include "base/error.h"
 #include "comm/comm.h"
+#include "trace/trace.h"
 
 struct member {
     int64_t colour, key;
@@ -97,7 +98,8 @@ static struct gm_comm *make(struct gm_comm *parent, const struct member *members
     memcpy(comm->algorithm, parent->algorithm, sizeof comm->algorithm);
     memcpy(comm->user_ops, parent->user_ops, sizeof comm->user_ops);
     snprintf(comm->group_name, sizeof comm->group_name, "%08x", comm->group_id);
-    gm_status status = gmi_comm_set_up(comm, rank, n_members, NULL);
+    size_t    n_trace_events = parent->trace != NULL ? parent->trace->n_places : 0;
+    gm_status status = gmi_comm_set_up(comm, rank, n_members, n_trace_events, NULL);
     comm->world_ranks = gmi_alloc((size_t)n_members, sizeof *comm->world_ranks);
     if (comm->world_ranks == NULL) status = GM_ERR_NOMEM;
     for (int k = 0; comm->world_ranks != NULL && k < n_members; k++) {
