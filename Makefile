@@ -48,7 +48,7 @@ PROGRAM_SRC := $(call sources,launch/*.c bench/*.c study/*.c plan/*.c report/*.c
 SUPPORT_SRC := $(call sources,tests/support/*.c tests/chaos/*.c) $(filter-out %/main.c %_test.c,$(wildcard tests/fuzz/*.c))
 TEST_SRC    := $(wildcard src/*_test.c src/*/*_test.c train/*_test.c launch/*_test.c bench/*_test.c study/*_test.c plan/*_test.c report/*_test.c \
                  cli/*_test.c tests/simulate/*_test.c tests/processes/*_test.c tests/api/*_test.c tests/chaos/*_test.c \
-                 tests/fuzz/*_test.c)
+                 tests/fuzz/*_test.c tests/report/*_test.c)
 LONG_SRC    := $(wildcard tests/long/*_test.c)
 TESTS       := $(patsubst %.c,$(BUILD)/tests/%,$(TEST_SRC))
 LONG_TESTS  := $(patsubst %.c,$(BUILD)/tests/%,$(LONG_SRC))

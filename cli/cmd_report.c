@@ -11,7 +11,9 @@
 #include "base/error.h"
 #include "cli/args.h"
 #include "cli/commands.h"
+#include "cli/find_program.h"
 #include "cli/output.h"
+#include "report/movie.h"
 #include "report/page.h"
 #include "report/record.h"
 
@@ -30,16 +32,25 @@ static const char notes[] =
     "  benchmark, its limits   gradmesh bench all_reduce --json=FILE, gradmesh bench limits --json=FILE\n"
     "  benchmark beside peers  make bench-peers\n"
     "\n"
+    "--movie and --svg open the page in Chromium (Debian: apt-get install chromium), --movie needs ffmpeg as well.\n"
+    "\n"
     "exit status: 0 written; 1 it could not be done; 2 wrong usage, or a RUN is no record.\n"
     "\n"
     "examples:\n"
     "  gradmesh report\n"
-    "  gradmesh report runs/a.jsonl bench/results -o a.html\n";
+    "  gradmesh report runs/a.jsonl bench/results -o a.html\n"
+    "  gradmesh report ring.trace.json naive.trace.json --movie ring.mp4 --svg pictures\n";
+
+/* What is wanted besides the page; NULL: not. */
+struct pictures {
+    const char *movie_path, *svg_directory, *browser;
+    bool        is_dark;
+    int64_t     width, frames_per_s, seconds;
+};
 
 struct report {
     struct gmr_record *records;
     size_t             n_records;
-    bool               is_verbose;
     FILE              *text;
 };
 
@@ -149,6 +160,43 @@ static gm_status write_page(struct report *report, const char *folder, const cha
     return status;
 }
 
+/* ---- pictures ---------------------------------------------------------------------------------- */
+
+static gm_status make_movie(struct gmr_browser *browser, const struct pictures *wanted, const char *page, FILE *text,
+                            gm_error *error)
+{
+    struct gmr_movie movie = { .path = wanted->movie_path, .width = (int)wanted->width,
+                               .frames_per_s = (int)wanted->frames_per_s, .play_s = (double)wanted->seconds,
+                               .is_dark = wanted->is_dark };
+    int              n_frames = 0;
+    gm_status        status = gmr_movie_make(browser, page, &movie, &n_frames, error);
+    if (status == GM_OK) fprintf(text, "movie: %s, %d frames\n", wanted->movie_path, n_frames);
+    return status;
+}
+
+static gm_status make_pictures(const struct pictures *wanted, const char *page, FILE *text, gm_error *error)
+{
+    static const char *const ffmpeg[] = { "ffmpeg", NULL };
+    const char              *program = wanted->browser != NULL ? wanted->browser : cli_find_browser();
+    struct gmr_browser      *browser;
+    if (wanted->movie_path == NULL && wanted->svg_directory == NULL) return GM_OK;
+    if (program == NULL)
+        return gmi_error_set(error, GM_ERR_STATE, "--movie and --svg need Chromium, and there is none (Debian: apt-get "
+                                                  "install chromium)");
+    if (wanted->movie_path != NULL && cli_find_program(ffmpeg) == NULL)
+        return gmi_error_set(error, GM_ERR_STATE, "--movie needs ffmpeg, and there is none (Debian: apt-get install ffmpeg)");
+    gm_status status = gmr_browser_start(&browser, program, error);
+    if (status != GM_OK) return status;
+    int n_files = 0;
+    if (wanted->svg_directory != NULL) {
+        status = gmr_svg_write(browser, page, wanted->svg_directory, wanted->is_dark, &n_files, error);
+        if (status == GM_OK) fprintf(text, "pictures: %d in %s\n", n_files, wanted->svg_directory);
+    }
+    if (status == GM_OK && wanted->movie_path != NULL) status = make_movie(browser, wanted, page, text, error);
+    gmr_browser_stop(browser);
+    return status;
+}
+
 /* ---- the command ------------------------------------------------------------------------------- */
 
 static int fail(const gm_error *error, int exit_status)
@@ -166,14 +214,56 @@ static int no_records(const char *results)
     return CLI_EXIT_USAGE;
 }
 
+static int write_report(struct report *report, const struct cli_parsed *parsed, const char *folder, const char *path,
+                        const struct pictures *pictures)
+{
+    gm_error error;
+    size_t   page_bytes = 0;
+    gmi_error_clear(&error);
+    print_missing(report);
+    if (write_page(report, folder, path, &page_bytes, &error) != GM_OK) return fail(&error, CLI_EXIT_NO);
+    fprintf(report->text, "report: %s (%.1f MB; opens in a browser, needs no network)\n", path, (double)page_bytes / 1e6);
+    fflush(report->text);
+    if (make_pictures(pictures, path, report->text, &error) != GM_OK) return fail(&error, CLI_EXIT_NO);
+    cJSON *object = parsed->wants_json ? to_json(report, path, page_bytes) : NULL;
+    bool   is_written = cli_write_json(parsed, "report", object);
+    cJSON_Delete(object);
+    return is_written ? CLI_EXIT_OK : CLI_EXIT_NO;
+}
+
+static int collect(struct report *report, const struct cli_parsed *parsed, const char *results)
+{
+    gm_error  error;
+    gm_status status = GM_OK;
+    gmi_error_clear(&error);
+    for (int i = 0; i < parsed->n_operands && status == GM_OK; i++) status = add_run(report, parsed->operands[i], &error);
+    if (parsed->n_operands == 0 && is_directory(results)) status = add_directory(report, results, &error);
+    if (status != GM_OK) return fail(&error, CLI_EXIT_USAGE);
+    return report->n_records > 0 ? CLI_EXIT_OK : no_records(parsed->n_operands > 0 ? parsed->operands[0] : results);
+}
+
 int cli_cmd_report(int argc, char **argv)
 {
     const char             *out, *results, *share;
+    struct pictures         pictures = { 0 };
     const struct cli_option options[] = {
         { .name = "out", .letter = 'o', .kind = CLI_TEXT, .text = &out, .value_name = "FILE",
           .help = "the page (default: report.html in the results directory)" },
         { .name = "results", .kind = CLI_TEXT, .text = &results, .value_name = "DIR", .default_text = "results",
           .help = "where records are, and the page goes" },
+        { .name = "movie", .kind = CLI_TEXT, .text = &pictures.movie_path, .value_name = "FILE",
+          .help = "the recorded all-reduce as a film: .mp4, .gif or .webm" },
+        { .name = "width", .kind = CLI_INT, .integer = &pictures.width, .value_name = "PIXELS", .default_text = "1120",
+          .min = 320, .max = 3840, .help = "of the film" },
+        { .name = "fps", .kind = CLI_INT, .integer = &pictures.frames_per_s, .value_name = "N", .default_text = "20",
+          .min = 1, .max = 60, .help = "frames of the film in a second" },
+        { .name = "seconds", .kind = CLI_INT, .integer = &pictures.seconds, .value_name = "N", .default_text = "14",
+          .min = 1, .max = 600, .help = "how long the all-reduce takes in the film; its end stays for two more" },
+        { .name = "svg", .kind = CLI_TEXT, .text = &pictures.svg_directory, .value_name = "DIR",
+          .help = "every chart as an SVG file in this directory" },
+        { .name = "dark", .kind = CLI_FLAG, .flag = &pictures.is_dark, .help = "film and SVG in dark colours" },
+        { .name = "browser", .kind = CLI_TEXT, .text = &pictures.browser, .value_name = "PROGRAM",
+          .help = "what draws film and SVG (default: the Chromium in PATH)" },
         { .name = "share", .kind = CLI_TEXT, .text = &share, .value_name = "DIR",
           .help = "where the page's parts are (default: share/gradmesh beside the program)" },
     };
@@ -185,32 +275,17 @@ int cli_cmd_report(int argc, char **argv)
     int               exit_status;
     if (!cli_parse(&command, argc, argv, &parsed, &exit_status)) return exit_status;
     gmi_error_clear(&error);
+    if (pictures.movie_path != NULL && !gmr_movie_knows(pictures.movie_path))
+        return cli_usage_error(&command, "a film ends in .mp4, .gif or .webm, not '%s'", pictures.movie_path);
 
     char folder[PATH_MAX], path[PATH_MAX];
     if (gmr_page_find_parts(share, folder, sizeof folder, &error) != GM_OK) return fail(&error, CLI_EXIT_NO);
-    if ((size_t)snprintf(path, sizeof path, out != NULL ? "%s" : "%s/report.html", out != NULL ? out : results) >=
-        sizeof path)
-        return cli_usage_error(&command, "the file name is too long");
+    int length = out != NULL ? snprintf(path, sizeof path, "%s", out) : snprintf(path, sizeof path, "%s/report.html", results);
+    if (length < 0 || (size_t)length >= sizeof path) return cli_usage_error(&command, "the file name is too long");
 
-    struct report report = { .is_verbose = parsed.is_verbose, .text = cli_text(&parsed) };
-    gm_status     status = GM_OK;
-    for (int i = 0; i < parsed.n_operands && status == GM_OK; i++)
-        status = add_run(&report, parsed.operands[i], &error);
-    if (parsed.n_operands == 0 && is_directory(results)) status = add_directory(&report, results, &error);
-    if (status != GM_OK) exit_status = fail(&error, CLI_EXIT_USAGE);
-    else if (report.n_records == 0) exit_status = no_records(parsed.n_operands > 0 ? parsed.operands[0] : results);
-    else {
-        size_t page_bytes = 0;
-        print_missing(&report);
-        status = write_page(&report, folder, path, &page_bytes, &error);
-        exit_status = status == GM_OK ? CLI_EXIT_OK : fail(&error, CLI_EXIT_NO);
-        if (status == GM_OK)
-            fprintf(report.text, "report: %s (%.1f MB; opens in a browser, needs no network)\n", path,
-                    (double)page_bytes / 1e6);
-        cJSON *object = status == GM_OK && parsed.wants_json ? to_json(&report, path, page_bytes) : NULL;
-        if (status == GM_OK && !cli_write_json(&parsed, "report", object)) exit_status = CLI_EXIT_NO;
-        cJSON_Delete(object);
-    }
+    struct report report = { .text = cli_text(&parsed) };
+    exit_status = collect(&report, &parsed, results);
+    if (exit_status == CLI_EXIT_OK) exit_status = write_report(&report, &parsed, folder, path, &pictures);
     free_report(&report);
     return exit_status;
 }

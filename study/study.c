@@ -144,6 +144,13 @@ static double median_of(const struct study_row *row, size_t offset)
     return study_median(values, row->n_repeats);
 }
 
+static double median_of_times(const double *times_ms, int n)
+{
+    double values[STUDY_MAX_REPEATS];
+    memcpy(values, times_ms, (size_t)n * sizeof *values);
+    return study_median(values, n);
+}
+
 static size_t rank_offset(int rank, size_t field)
 {
     return offsetof(struct study_result, ranks) + (size_t)rank * sizeof(struct study_rank) + field;
@@ -186,33 +193,21 @@ static void finish_ranks(struct study_row *row)
 
 static void finish_beside(struct study_row *row, const struct study_row *base, int n)
 {
-    double times_ms[STUDY_MAX_REPEATS], speedups[STUDY_MAX_REPEATS], ratios[STUDY_MAX_REPEATS];
     if (n == 0 || row->beside_ms[0] <= 0) return;
-    for (int i = 0; i < n; i++) {
-        times_ms[i] = row->beside_ms[i];
-        speedups[i] = base->beside_ms[i] / row->beside_ms[i];
-        ratios[i] = row->beside_ms[i] / row->runs[i].median_ms;
-    }
-    row->beside_median_ms = study_median(times_ms, n);
-    row->beside_speedup = study_median(speedups, n);
-    row->beside_ratio = study_median(ratios, n);
+    row->beside_median_ms = median_of_times(row->beside_ms, n);
+    row->beside_speedup = base->beside_median_ms / row->beside_median_ms;
+    row->beside_ratio = row->beside_median_ms / row->median_ms;
 }
 
+/* Ratios are those of the medians, so that they can be checked by the times beside them. */
 static void finish_row(struct study_row *row, const struct study_row *base)
 {
-    double speedups[STUDY_MAX_REPEATS], zeros[STUDY_MAX_REPEATS], shares[STUDY_MAX_REPEATS], zero_ms[STUDY_MAX_REPEATS];
-    int    n = row->n_repeats < base->n_repeats ? row->n_repeats : base->n_repeats;
-    for (int i = 0; i < n; i++) {
-        speedups[i] = base->runs[i].median_ms / row->runs[i].median_ms;
-        zeros[i] = base->runs[i].median_ms / row->zero_ms[i];
-        shares[i] = row->zero_ms[i] / row->runs[i].median_ms;
-        zero_ms[i] = row->zero_ms[i];
-    }
+    int n = row->n_repeats < base->n_repeats ? row->n_repeats : base->n_repeats;
     row->median_ms = median_of(row, offsetof(struct study_result, median_ms));
-    row->zero_median_ms = study_median(zero_ms, n);
-    row->speedup = study_median(speedups, n);
-    row->zero_comm_speedup = study_median(zeros, n);
-    row->zero_comm_share = study_median(shares, n);
+    row->zero_median_ms = median_of_times(row->zero_ms, n);
+    row->speedup = base->median_ms / row->median_ms;
+    row->zero_comm_speedup = base->median_ms / row->zero_median_ms;
+    row->zero_comm_share = row->zero_median_ms / row->median_ms;
     finish_beside(row, base, n);
     row->efficiency = row->speedup / row->point.world_size;
     row->compute_ms = median_of(row, offsetof(struct study_result, compute_ms));

@@ -60,7 +60,7 @@ static void one_worker_is_measured_even_when_nobody_asks_for_it(void **state)
     gmi_free(study);
 }
 
-static void a_ratio_is_made_within_a_repeat_so_that_a_busy_one_changes_nothing(void **state)
+static void a_busy_repeat_does_not_reach_the_ratios(void **state)
 {
     (void)state;
     struct study *study = study_of(2);
@@ -260,7 +260,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(one_worker_is_measured_even_when_nobody_asks_for_it),
-        cmocka_unit_test(a_ratio_is_made_within_a_repeat_so_that_a_busy_one_changes_nothing),
+        cmocka_unit_test(a_busy_repeat_does_not_reach_the_ratios),
         cmocka_unit_test(a_slow_rank_has_a_name_when_it_costs_something_in_most_repeats),
         cmocka_unit_test(what_eats_the_rest_is_the_largest_of_what_is_missing),
         cmocka_unit_test(the_verdict_says_whether_it_pays_and_for_how_many),

@@ -7,7 +7,7 @@
 gm.charts = new Map();
 
 const EXPORT = { width: 960, height: 540 };
-const FONT = 'system-ui, -apple-system, "Segoe UI", Roboto, "Noto Sans", "Liberation Sans", "DejaVu Sans", sans-serif';
+const FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Noto Sans', 'Liberation Sans', 'DejaVu Sans', sans-serif"; /* goes into attributes in double quotes */
 
 /* What all charts share. */
 const common = () => {

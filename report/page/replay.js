@@ -4,8 +4,8 @@
  * holds follows from that alone:
  *
  *     1. In the beginning a rank holds its own contribution to every element, once.
- *     2. What a transfer carries is what its sender held after the rounds before (or, where the trace names a single
- *        contribution, as the naive algorithm's does, that one).
+ *     2. What a transfer carries is what its sender held after the rounds before (or, where whole contributions circulate,
+ *        as with the naive algorithm, the one that the trace names).
  *     3. At its end what it carried is added to what the receiver holds, or replaces it.
  *
  * So the end is right only if the recorded algorithm was: every rank must hold every contribution exactly once.
@@ -50,8 +50,8 @@
   const setRounds = transfers => {
     setPieces(transfers);
     const groups = [...gm.groupBy(transfers, t => [t.phase, t.step, t.piece].join()).values()]
-      .map(group => ({ group, start: Math.min(...group.map(t => t.start)), step: group[0].step }))
-      .sort((a, b) => a.start - b.start || a.step - b.step);
+      .map(group => ({ group, step: group[0].step, piece: group[0].piece }))
+      .sort((a, b) => a.step - b.step || a.piece - b.piece);
     const steps = gm.unique(transfers.map(t => t.step)).sort((a, b) => a - b), pieces = Math.max(...transfers.map(t => t.piece)) + 1;
     let at = 0;
     return groups.map(({ group, step }, round) => {
@@ -78,7 +78,7 @@
       t.segments = segments.map((s, i) => i).filter(i => segments[i].first >= t.first && segments[i].first + segments[i].n <= t.first + t.n);
     }
     const begin = () => ranks.map((_, r) => segments.map(() => ranks.map((__, who) => who === r ? 1 : 0)));
-    const names = t => t.adds === undefined || t.adds === null;
+    const names = t => t.phase === 'circulate'; // whole contributions go around; the chunk's number is whose it is
     const arrive = (state, t) => t.segments.forEach((s, i) => {
       state[t.to][s] = t.adds === false ? t.carried[i] : state[t.to][s].map((have, who) => have + t.carried[i][who]);
     });

@@ -233,7 +233,7 @@
         }, { threshold: 0.4 });
         watcher.observe(stage);
       }
-      gm.ring = { seek, start, stop, setClock(name) { clock = name; seek(at); }, get at() { return at; }, get isPlaying() { return playing; }, get panels() { return panels; } };
+      gm.ring = { seek, start, stop, resize, setClock(name) { clock = name; seek(at); }, get at() { return at; }, get isPlaying() { return playing; }, get panels() { return panels; } };
       const update = next => {
         const key = set.key, nextSets = setsOf(next);
         const same = nextSets.length === sets.length && panels.length > 0;
@@ -247,3 +247,27 @@
     },
   });
 }
+
+/* What the film maker asks for (report/movie.c): the page itself is the stage. */
+gm.film = {
+  /* The height that the animation needs, or null if there is none. */
+  begin(theme) {
+    gm.setTheme(theme);
+    if (!gm.ring) return null;
+    gm.ring.stop();
+    gm.ring.resize();
+    return Math.ceil(gm.byId('chart-ring').getBoundingClientRect().bottom + 24);
+  },
+  show(part) { gm.ring.seek(part); return true; },
+  /* Every chart, and the animation at a moment that shows how it goes: [{name, svg}]. */
+  pictures(theme) {
+    gm.setTheme(theme);
+    const list = [...gm.charts.values()].map(chart => ({ name: chart.spec.id, svg: gm.chartSvg(chart).text }));
+    if (!gm.ring) return list;
+    gm.ring.stop();
+    gm.ring.resize();
+    gm.ring.seek(0.22);
+    for (const panel of gm.ring.panels) list.push({ name: panel.replay.algo, svg: gm.panelSvg(panel).text });
+    return list;
+  },
+};
