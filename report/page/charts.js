@@ -9,6 +9,8 @@ gm.charts = new Map();
 const EXPORT = { width: 960, height: 540 };
 const FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Noto Sans', 'Liberation Sans', 'DejaVu Sans', sans-serif"; /* goes into attributes in double quotes */
 
+const LEGEND = { gap: 12, row: 26 };
+
 /* What all charts share. */
 const common = () => {
   const c = name => gm.theme.colour(name);
@@ -26,13 +28,28 @@ gm.axis = (name, more = {}) => {
     axisLine: { lineStyle: { color: c('axis') } }, axisTick: { lineStyle: { color: c('axis') } },
     splitLine: { lineStyle: { color: c('grid') } }, minorTick: { show: false }, ...more };
 };
-gm.legend = (more = {}) => ({ type: 'scroll', top: 0, left: 0, right: 0, itemWidth: 22, itemHeight: 10, itemGap: 16,
-  textStyle: { color: gm.theme.colour('ink'), fontSize: 12 }, pageTextStyle: { color: gm.theme.colour('quiet') },
-  pageIconColor: gm.theme.colour('accent'), pageIconInactiveColor: gm.theme.colour('line'), inactiveColor: gm.theme.colour('line'), ...more });
+gm.legend = (more = {}) => ({ type: 'plain', top: 0, left: 0, right: 0, itemWidth: 22, itemHeight: 10, itemGap: LEGEND.gap,
+  textStyle: { color: gm.theme.colour('ink'), fontSize: 12 }, inactiveColor: gm.theme.colour('line'), ...more });
 
+/* How much higher a legend is than one line, at this width. */
+const ruler = document.createElement('canvas').getContext('2d');
+const legendExtra = (option, width) => {
+  if (!option.legend) return 0;
+  ruler.font = '12px ' + FONT;
+  let rows = 1, used = 0;
+  for (const name of new Set(option.legend.data || option.series.map(series => series.name))) {
+    const item = option.legend.itemWidth + 8 + ruler.measureText(name).width;
+    if (used > 0 && used + item > width - 10) { rows++; used = 0; }
+    used += item + LEGEND.gap;
+  }
+  return (rows - 1) * LEGEND.row;
+};
+
+/* The option of a chart, and by how much a legend of several lines pushes the plot down. */
 const merged = (chart, width) => {
-  const base = common(), own = chart.spec.option(width);
-  return { ...base, ...own, tooltip: { ...base.tooltip, ...(own.tooltip || {}) } };
+  const base = common(), own = chart.spec.option(width), extra = legendExtra(own, width);
+  const grid = extra > 0 ? { grid: { ...own.grid, top: own.grid.top + extra } } : {};
+  return [{ ...base, ...own, ...grid, tooltip: { ...base.tooltip, ...(own.tooltip || {}) } }, extra];
 };
 
 const download = (name, href) => {
@@ -60,13 +77,13 @@ gm.savePng = (name, text, width, height) => {
 
 /* The chart as an SVG of its own, on the theme's card colour. */
 gm.chartSvg = (chart, size = EXPORT) => {
-  const height = chart.spec.exportHeight || size.height;
-  const instance = echarts.init(null, null, { renderer: 'svg', ssr: true, width: size.width, height });
-  const option = merged(chart, size.width);
   const inset = { left: 24, right: 24, bottom: 16 };
+  const [option, extra] = merged(chart, size.width - inset.left - inset.right);
+  const height = (chart.spec.exportHeight || size.height) + extra;
+  const instance = echarts.init(null, null, { renderer: 'svg', ssr: true, width: size.width, height });
   instance.setOption({ ...option, animation: false, backgroundColor: gm.theme.colour('card'),
     title: { text: chart.spec.title, left: inset.left, top: 14, textStyle: { color: gm.theme.colour('ink'), fontSize: 16, fontWeight: 600, fontFamily: FONT } },
-    legend: option.legend && { ...option.legend, type: 'plain', top: 44, left: inset.left, right: inset.right },
+    legend: option.legend && { ...option.legend, top: 44, left: inset.left, right: inset.right },
     grid: [].concat(option.grid || {}).map(grid => ({ ...grid, top: (grid.top || 40) + 50, left: (grid.left || 0) + 16, right: (grid.right || 0) + 16, bottom: (grid.bottom || 0) + 10 })) }, { lazyUpdate: false });
   const text = instance.renderToSVGString();
   instance.dispose();
@@ -91,11 +108,12 @@ gm.chart = spec => {
   chart.draw = (isNew = true) => {
     const width = plot.clientWidth;
     if (width === 0) return;
-    plot.style.height = chart.height() + 'px';
+    const [option, extra] = merged(chart, width);
+    plot.style.height = chart.height() + extra + 'px';
     if (!chart.instance) chart.instance = echarts.init(plot, null, { renderer: spec.renderer || 'svg' });
     else chart.instance.resize();
     chart.width = width;
-    chart.instance.setOption(merged(chart, width), { notMerge: isNew, lazyUpdate: false });
+    chart.instance.setOption(option, { notMerge: isNew, lazyUpdate: false });
     if (spec.drawn) spec.drawn(chart);
     note.textContent = typeof spec.note === 'function' ? spec.note() : spec.note || '';
     /* ECharts describes the chart in aria-label; the title in front says which one it is. */

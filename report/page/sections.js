@@ -49,7 +49,7 @@ gm.sections.push({
             itemStyle: { color: gm.theme.colour('card'), borderColor: colour, borderWidth: 2 } });
         }
         return {
-          grid: { left: 8, right: narrow ? 16 : 56, top: narrow ? 44 : 56, bottom: 34, containLabel: true },
+          grid: { left: 8, right: narrow ? 16 : 56, top: 56, bottom: 34, containLabel: true },
           legend: gm.legend({ icon: 'roundRect', data: shown() }),
           xAxis: gm.axis('workers', { type: 'value', min: 1, max, interval: max <= 8 ? 1 : undefined, minInterval: 1, nameLocation: 'middle', nameGap: 28, splitLine: { show: false } }),
           yAxis: gm.axis('speed-up', { type: 'value', min: 0, nameLocation: 'end', nameTextStyle: { align: 'left', color: gm.theme.colour('quiet') } }),
@@ -212,10 +212,12 @@ gm.sections.push({
       id: 'bandwidth', title: 'Bus bandwidth of all-reduce by size', controls, height: width => width < 520 ? 380 : 420,
       note: () => `${world} ranks, median time of the slowest rank.` + (limit ? ` Dashed: what two processes exchange at once over plain TCP sockets here, ${gm.number(limit)} GB/s each way.` : ''),
       option(width) {
+        const shapes = ['diamond', 'triangle', 'rect', 'pin', 'arrow'], inColour = {};
         const series = lines().map(({ line, system, points }, i) => {
           const own = system === 'gradmesh', colour = own && i > 0 ? gm.theme.rank(i) : systemColour(system);
-          return { name: line, type: 'line', z: own ? 4 : 3, symbol: own ? 'circle' : 'diamond', symbolSize: own ? 8 : 9, data: points.map(p => ({ value: [p.size, p.GBps], p })),
-            lineStyle: { width: own ? 3 : 1.8, color: colour }, itemStyle: { color: colour }, emphasis: { focus: 'none' } };
+          const nth = inColour[colour] = (inColour[colour] ?? -1) + 1; /* the same colour again: another shape, and dashed */
+          return { name: line, type: 'line', z: own ? 4 : 3, symbol: own ? 'circle' : shapes[nth % shapes.length], symbolSize: own ? 8 : 9, data: points.map(p => ({ value: [p.size, p.GBps], p })),
+            lineStyle: { width: own ? 3 : 1.8, color: colour, type: !own && nth > 0 ? [3 + 2 * nth, 3] : 'solid' }, itemStyle: { color: colour }, emphasis: { focus: 'none' } };
         });
         if (limit && series.length > 0) series[0].markLine = { silent: true, symbol: 'none', data: [{ yAxis: limit }],
           lineStyle: { color: gm.theme.colour('quiet'), type: 'dashed', width: 1.5 }, label: { formatter: 'limit', position: 'insideEndTop', color: gm.theme.colour('quiet') } };
@@ -237,7 +239,7 @@ gm.sections.push({
       const bench = next.bench.filter(r => r.collective === 'all_reduce');
       const inPlace = bench.some(r => r.in_place) ? bench.filter(r => r.in_place) : bench;
       rows = next.peers.filter(r => reduce(r) && tcp(r)).map(r => ({ ...r, line: r.system }))
-        .concat(inPlace.map(r => ({ ...r, line: `gradmesh, ${r.algo === 'auto' ? '' : r.algo + ', '}${r.transport}` + (r.wire && r.wire !== 'f32' ? `, ${r.wire}` : '') })));
+        .concat(inPlace.map(r => ({ ...r, line: ['gradmesh', ...[r.algo, r.transport].filter(name => name && name !== 'auto'), r.wire && r.wire !== 'f32' ? r.wire : ''].filter(Boolean).join(', ') })));
       const all = gm.unique(rows.map(r => r.world_size)).sort((a, b) => a - b);
       if (!all.includes(world)) world = all[all.length - 1];
       controls.replaceChildren(...(all.length > 1 ? [gm.select('Ranks', all.map(n => [String(n), String(n)]), String(world), value => { world = Number(value); chart.draw(); })] : []));
@@ -275,7 +277,7 @@ gm.sections.push({
           { name: 'predicted', type: 'bar', barMaxWidth: 13, data: plan.points.map(p => p.predicted_ms), itemStyle: { color: gm.theme.colour('predicted') }, emphasis: { disabled: true } },
           ...(measured() ? [{ name: 'measured', type: 'bar', barMaxWidth: 13, itemStyle: { color: gm.theme.colour('measured') }, emphasis: { disabled: true },
             data: plan.points.map(p => gm.isNumber(p.measured_ms) ? p.measured_ms : null),
-            label: { show: true, position: 'right', color: gm.theme.colour('ink'), formatter: item => { const p = plan.points[item.dataIndex]; const e = p.predicted_ms / p.measured_ms - 1; return (e >= 0 ? '+' : '−') + Math.abs(100 * e).toFixed(0) + ' %'; } } }] : [])],
+            label: { show: true, position: 'right', color: gm.theme.colour('ink'), formatter: item => { const p = plan.points[item.dataIndex]; const e = p.predicted_ms / p.measured_ms - 1; const off = Math.abs(100 * e).toFixed(0); return (off === '0' ? '' : e > 0 ? '+' : '−') + off + ' %'; } } }] : [])],
       }),
       table: () => [['Point', 'Predicted, ms', 'Measured, ms', 'Off by', 'Predicted speed-up', 'Pays'], plan.points.map(p => [label(p), gm.fixed(p.predicted_ms, 2), gm.fixed(p.measured_ms, 2), gm.percent(p.predicted_ms / p.measured_ms - 1), gm.fixed(p.predicted_speedup, 2), p.pays ? 'yes' : 'no'])],
     });

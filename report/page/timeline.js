@@ -34,13 +34,26 @@
     return [...rows].sort((a, b) => a[0] - b[0]).map(([key, row], i) => ({ ...row, key, i }));
   };
 
+  /* Spans with others inside them on their track: their names would lie under those of the inner ones. */
+  const outerOf = spans => {
+    const outer = new Set(), last = new Map();
+    for (const span of [...spans].sort((a, b) => a.start - b.start || b.end - a.end)) {
+      const key = span.rank * 1000 + span.tid, open = last.get(key);
+      if (open && span.start < open.end) outer.add(open);
+      last.set(key, span);
+    }
+    return outer;
+  };
+
   gm.sections.push({
     id: 'timeline', title: 'Who did what when?',
     lead: 'Every rank on one clock. Zoom by the slider, by pinching, by Ctrl and the wheel, or by the keys + and −; move by dragging or by the arrow keys.',
     has: data => data.traces.some(trace => trace.spans.length > 0),
     how: 'gradmesh train -n 4 --trace FILE, or gradmesh bench all_reduce -n 4 --trace FILE',
     build(data) {
-      let traces = data.traces, name = traces[0].name, rows = [], shown = null, byRow = new Map(), zoom = null;
+      /* A training says more than a benchmark; so it is shown first. */
+      const isTraining = trace => trace.spans.some(span => span.cat === 'compute');
+      let traces = data.traces, name = (traces.find(isTraining) || traces[0]).name, rows = [], shown = null, outer = new Set(), byRow = new Map(), zoom = null;
       const controls = gm.el('div', { class: 'controls' });
       const key = gm.el('p', { class: 'key' });
       const showKey = () => {
@@ -57,6 +70,7 @@
         rows = rowsOf(trace());
         byRow = new Map(rows.map(row => [row.key, row.i]));
         shown = trace().spans;
+        outer = outerOf(shown);
         showKey();
         const [from, to] = extent(), nth = shown[Math.min(shown.length, FIRST_SPANS) - 1];
         zoom = { from, to: shown.length > FIRST_SPANS ? nth.end : to };
@@ -80,7 +94,7 @@
           const wait = echarts.graphic.clipRectByRect({ x: start[0], y: start[1] - height / 2, width: until[0] - start[0], height }, { x: box.x, y: box.y, width: box.width, height: box.height });
           if (wait) return { type: 'group', children: [rectangle, { type: 'rect', shape: { ...wait, r: rect.width > 6 ? 2 : 0 }, style: { fill: gm.theme.colour('part-wait') } }] };
         }
-        if (rect.width < name.length * 6.5 + 8 || name === '') return rectangle;
+        if (rect.width < name.length * 6.5 + 8 || name === '' || outer.has(span)) return rectangle;
         rectangle.textContent = { type: 'text', style: { text: name, fill: gm.theme.colour('on-span'), fontSize: 11, width: rect.width - 6, overflow: 'truncate' } };
         rectangle.textConfig = { position: 'inside' };
         return rectangle;

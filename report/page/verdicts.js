@@ -139,7 +139,7 @@ const bandwidth = data => {
   const best = rows.reduce((a, b) => b.busbw_GBps > a.busbw_GBps ? b : a);
   const limit = data.limits && data.limits.duplex_GBps;
   return { question: 'How fast is all-reduce?', answer: `${gm.number(best.busbw_GBps)} GB/s`, tone: 'plain', link: 'bandwidth',
-    text: `of bus bandwidth at ${gm.size(best.size_bytes)} over ${best.transport}, ${best.world_size} ranks` +
+    text: `of bus bandwidth at ${gm.size(best.size_bytes)}${best.transport === 'auto' ? '' : ` over ${best.transport}`}, ${best.world_size} ranks` +
       (limit && best.transport === 'tcp' ? `: ${gm.percent(best.busbw_GBps / limit)} of what two processes exchange over plain sockets here.` : '.') };
 };
 

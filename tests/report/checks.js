@@ -132,7 +132,9 @@ const checks = {
     chart.plot.scrollIntoView({ block: 'center', behavior: 'instant' });
     const box = chart.plot.getBoundingClientRect();
     if (id === 'timeline') {
-      const span = gm.data.traces[0].spans.filter(s => s.cat === 'op').sort((a, b) => (b.end - b.start) - (a.end - a.start))[0];
+      const choice = document.querySelector('#chart-timeline select'), zoom = chart.instance.getOption().dataZoom[0];
+      const trace = gm.data.traces.find(t => !choice || t.name === choice.value);
+      const span = trace.spans.filter(s => s.cat === 'op' && s.start >= zoom.startValue && s.end <= zoom.endValue).sort((a, b) => (b.end - b.start) - (a.end - a.start))[0];
       const row = chart.instance.getOption().yAxis[0].data.indexOf(span.rank * 1000 + span.tid);
       const [x, y] = chart.instance.convertToPixel({ gridIndex: 0 }, [(span.start + span.end) / 2, row]);
       return [box.left + x, box.top + y];
