@@ -111,6 +111,15 @@ $(BUILD)/share/gradmesh/.made: $(PAGE_PARTS) report/page/package.json report/pag
 charts:  ## bring the chart library of gradmesh report, by npm
 	@sh tools/charts.sh $(BUILD)/share/gradmesh
 
+# What the README shows, from records that are kept. Needs Chromium and ffmpeg.
+RECORDS := $(addprefix bench/results/,scaling.jsonl ring.trace.json naive.trace.json)
+.PHONY: pictures
+pictures: $(BUILD)/gradmesh $(BUILD)/share/gradmesh/.made  ## draw the README's pictures again, from bench/results
+	@mkdir -p $(BUILD)/pictures docs/pictures
+	$(BUILD)/gradmesh report $(RECORDS) -o $(BUILD)/pictures/report.html --svg $(BUILD)/pictures \
+	  --movie docs/pictures/ring.gif --width 900 --fps 10 --seconds 8
+	cp $(BUILD)/pictures/scaling.svg docs/pictures/
+
 # Brings what the build needs, by package name, when it is missing.
 $(BUILD)/.deps: tools/deps.sh
 	@mkdir -p $(BUILD)
