@@ -54,18 +54,36 @@ gm.blame = trace => {
   return { ranks, all, length, n_ops: trace.ops.filter(op => op.collective === 'all_reduce').length };
 };
 
+/* A rank is called slow by the same rule everywhere (train's summary, the study, here): the others wait for it for more than
+ * this part of their time. */
+const SLOW_SHARE = 0.05;
+
+const slowFromTrain = run => {
+  const end = run.end;
+  if (!end || !(end.world_size > 1) || end.straggler === undefined) return null;
+  const step = gm.ms(end.elapsed_ms / (end.steps - (end.first_step || 0)));
+  return end.straggler === null
+    ? { question: 'Which rank is slow?', answer: 'None', tone: 'good', link: 'timeline',
+        text: `No rank keeps the others waiting for more than ${gm.percent(SLOW_SHARE)} of a step.` +
+          (gm.isNumber(end.last_rank) ? ` Rank ${end.last_rank} came last most often, to ${gm.percent(end.last_share)} of the steps.` : '') }
+    : { question: 'Which rank is slow?', answer: `Rank ${end.straggler}`, tone: 'bad', link: 'timeline',
+        text: `It came last to ${gm.percent(end.last_share)} of the steps; without that each would be ${gm.ms(end.last_cost_ms)} shorter, of ${step}.` };
+};
+
+const LEAST_OPS = 10;
+
 const slowFromTrace = trace => {
   if (trace.world_size < 2) return null;
   const blame = gm.blame(trace);
-  if (blame.n_ops < 3 || blame.ranks.length === 0) return null;
-  const [first] = blame.ranks, share = first.us / blame.all;
-  const even = share < 1.5 / trace.world_size;
-  const cost = `${gm.us(blame.all / blame.n_ops)} of waiting an operation`;
-  return even
-    ? { question: 'Which rank is slow?', answer: 'None in particular', tone: 'good', link: 'timeline',
-        text: `The others wait for every rank about equally: ${cost} on average, rank ${first.rank} causes most of it with ${gm.percent(share)}.` }
-    : { question: 'Which rank is slow?', answer: `Rank ${first.rank}`, tone: 'bad', link: 'timeline',
-        text: `It causes ${gm.percent(share)} of the waiting: the others wait ${gm.us(first.us / blame.n_ops)} for it in an average operation.` };
+  if (blame.n_ops < LEAST_OPS || blame.ranks.length === 0) return null;
+  const [first] = blame.ranks, share = first.us / blame.all, each = first.us / blame.n_ops;
+  const time = Math.max(...trace.spans.map(s => s.end)) - Math.min(...trace.spans.map(s => s.start));
+  const isSlow = share > 1.5 / trace.world_size && first.us > SLOW_SHARE * time && each > trace.clock_error_us;
+  return isSlow
+    ? { question: 'Which rank is slow?', answer: `Rank ${first.rank}`, tone: 'bad', link: 'timeline',
+        text: `It causes ${gm.percent(share)} of the waiting: the others wait ${gm.us(each)} for it in an average operation, ${gm.percent(first.us / time)} of the time.` }
+    : { question: 'Which rank is slow?', answer: 'None', tone: 'good', link: 'timeline',
+        text: `No rank keeps the others waiting for more than ${gm.percent(SLOW_SHARE)} of the time. Rank ${first.rank} causes most of the waiting, ${gm.us(each)} an operation.` };
 };
 
 const slowFromScaling = points => {
@@ -80,10 +98,10 @@ const slowFromScaling = points => {
   const rank = gm.isNumber(worst.slowest_rank) && worst.slowest_rank >= 0 ? worst.slowest_rank
     : worst.by_rank.reduce((a, b) => b.wait_ms < a.wait_ms ? b : a).rank;
   const cost = Math.max(...worst.by_rank.map(r => r.wait_ms)) - Math.min(...worst.by_rank.map(r => r.wait_ms));
-  const slow = spread(worst) > 0.1;
+  const slow = spread(worst) > SLOW_SHARE && gm.isNumber(worst.slowest_rank) && worst.slowest_rank >= 0;
   return { question: 'Which rank is slow?', answer: slow ? `Rank ${rank}` : 'None in particular', tone: slow ? 'bad' : 'good', link: 'split',
     text: slow ? `At ${worst.regime} work with ${worlds(worst.world_size)} it keeps the others waiting ${gm.ms(cost)} in a step of ${gm.ms(worst.median_ms)}.`
-      : `At every measured point ranks wait for each other alike, to within ${gm.percent(spread(worst))} of a step.` };
+      : `At no measured point does one and the same rank keep the others waiting for more than ${gm.percent(SLOW_SHARE)} of a step.` };
 };
 
 /* ---- how far from optimal is the traffic ---- */
@@ -159,7 +177,7 @@ const last = items => items.slice().reverse();
 
 gm.verdicts = data => [
   paysFromScaling(data.scaling) || firstOf(data.plans, paysFromPlan),
-  firstOf(data.traces.filter(t => t.spans.some(s => s.cat === 'compute')), slowFromTrace) || slowFromScaling(data.scaling) || firstOf(data.traces, slowFromTrace),
+  firstOf(last(data.train), slowFromTrain) || firstOf(data.traces.filter(t => t.spans.some(s => s.cat === 'compute')), slowFromTrace) || slowFromScaling(data.scaling) || firstOf(data.traces, slowFromTrace),
   firstOf(last(data.train), trafficFromTrain) || trafficFromTrace(data),
   firstOf(last(data.train), learned),
   bandwidth(data),
