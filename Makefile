@@ -57,6 +57,7 @@ LONG_SCRIPTS := $(wildcard tests/long/*_test.sh)
 
 CORE_LIBS   := -lssl -lcrypto
 TRAIN_LIBS  := -lopenblas -lz -lcjson $(CORE_LIBS) -lm
+PROGRAM_LIBS := -lmicrohttpd
 SHARED      := $(BUILD)/libgradmesh.so.$(VERSION)
 
 .PHONY: all
@@ -84,7 +85,7 @@ $(BUILD)/program.a: $(filter-out $(BUILD)/obj/cli/main.o,$(call objects,$(PROGRA
 	$(Q)$(AR) rcs $@ $^
 
 $(BUILD)/gradmesh: $(BUILD)/obj/cli/main.o $(BUILD)/program.a $(BUILD)/libgradmesh_train.a $(BUILD)/libgradmesh.a
-	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $^ $(TRAIN_LIBS) $(LDLIBS)
+	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $^ $(PROGRAM_LIBS) $(TRAIN_LIBS) $(LDLIBS)
 
 $(BUILD)/obj/%.o: %.c Makefile | $(BUILD)/.deps
 	@mkdir -p $(@D)
@@ -97,7 +98,7 @@ $(BUILD)/support.a: $(call objects,$(SUPPORT_SRC))
 
 $(BUILD)/tests/%: $(BUILD)/obj/%.o $(BUILD)/support.a $(BUILD)/program.a $(BUILD)/libgradmesh_train.a $(BUILD)/libgradmesh.a
 	@mkdir -p $(@D)
-	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $^ -lcmocka $(TRAIN_LIBS) $(LDLIBS)
+	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $^ -lcmocka $(PROGRAM_LIBS) $(TRAIN_LIBS) $(LDLIBS)
 
 # The parts of the page that `gradmesh report` writes. The chart library comes by npm; without it all else is built.
 PAGE_PARTS := $(wildcard report/page/*.html report/page/*.css report/page/*.js)
@@ -158,7 +159,7 @@ fuzz: fuzz-build  ## search for inputs that crash it: FUZZ_SECONDS=60 FUZZ_TARGE
 	@FUZZ=$(FUZZ_BUILD)/fuzz FUZZ_SECONDS=$(FUZZ_SECONDS) sh tests/fuzz/run.sh $(FUZZ_TARGETS)
 
 $(BUILD)/fuzz: $(BUILD)/obj/tests/fuzz/main.o $(BUILD)/support.a $(BUILD)/program.a $(BUILD)/libgradmesh_train.a $(BUILD)/libgradmesh.a
-	$(Q)$(CC) $(ALL_LDFLAGS) -fsanitize=fuzzer -o $@ $^ -lcmocka $(TRAIN_LIBS) $(LDLIBS)
+	$(Q)$(CC) $(ALL_LDFLAGS) -fsanitize=fuzzer -o $@ $^ -lcmocka $(PROGRAM_LIBS) $(TRAIN_LIBS) $(LDLIBS)
 
 .PHONY: lint valgrind
 lint:  ## cppcheck, clang-tidy and gcc's analyzer; what is right all the same stands in tools/lint.allowed

@@ -4,16 +4,20 @@
  *         gradmesh train -n 4 ...  as a worker: joins the others and trains; rank 0 speaks
  *
  * Under `gradmesh run`, or started by hand with RANK and WORLD_SIZE, it is a worker at once. */
+#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "base/alloc.h"
 #include "base/bytes.h"
 #include "base/error.h"
 #include "cli/args.h"
 #include "cli/commands.h"
+#include "cli/live.h"
 #include "cli/output.h"
 #include "cli/trace_write.h"
 #include "cli/train_print.h"
@@ -59,8 +63,8 @@ static const char notes[] =
 struct train_args {
     struct cli_recipe_args recipe;
     int64_t                n_workers, n_threads, save_every, keep, report_every, compare_steps;
-    bool                   has_workers, has_resume, is_encrypted;
-    const char            *checkpoint_dir, *resume_file, *log_path, *transport, *algorithm, *wire, *checksum;
+    bool                   has_workers, has_resume, has_live, is_encrypted;
+    const char            *checkpoint_dir, *resume_file, *log_path, *live_port, *transport, *algorithm, *wire, *checksum;
     struct cli_train_trace trace;
     int                    overlap; /* an enum gmt_overlap */
     int                    placement; /* an enum gmt_placement */
@@ -74,7 +78,7 @@ static const char *const placements[] = { [GMT_PLACE_BLOCKS] = "blocks", [GMT_PL
                                           NULL };
 static const char *const exact_wires[] = { "trimmed", "raw", NULL };
 
-enum { N_TRAIN_OPTIONS = 19 };
+enum { N_TRAIN_OPTIONS = 20 };
 
 /* Fills options[N_TRAIN_OPTIONS + CLI_N_RECIPE_OPTIONS]. */
 static void list_options(struct train_args *args, struct cli_option *options)
@@ -110,6 +114,9 @@ static void list_options(struct train_args *args, struct cli_option *options)
           .help = "what happens, as JSON lines" },
         { .name = "log-every", .kind = CLI_INT, .integer = &args->report_every, .value_name = "STEPS",
           .default_text = "50", .min = 1, .max = INT64_MAX, .help = "sum up the loss after so many steps" },
+        { .name = "live", .kind = CLI_TEXT, .text = &args->live_port, .value_name = "[=PORT]", .is_value_optional = true,
+          .was_given = &args->has_live,
+          .help = "show the page of gradmesh report while it trains, on loopback, at the address that is printed" },
         { .name = "trace", .kind = CLI_TEXT, .text = &args->trace.path, .value_name = "FILE",
           .help = "what each worker did when, as a trace that ui.perfetto.dev opens (docs/tracing.md)" },
         { .name = "trace-steps", .kind = CLI_INT, .integer = &args->trace.n_steps, .value_name = "STEPS",
@@ -144,6 +151,8 @@ struct worker {
     struct cli_room          room;
     struct gmt_trainer       trainer;
     struct gmt_trainlog      log;
+    struct cli_live         *live;
+    int                      live_log_fd; /* the log of --live without --log, in memory; 0: none */
     struct cli_train_printer printer;
     /* For --compare-steps, on rank 0: */
     struct gmt_trainer       alone;
@@ -160,6 +169,8 @@ static void worker_fini(struct worker *worker)
     gmt_checkpoint_dir_close(&worker->dir);
     gmt_checkpoint_close(&worker->from);
     gmt_trainlog_close(&worker->log);
+    cli_live_stop(worker->live);
+    if (worker->live_log_fd > 0) close(worker->live_log_fd);
     gmt_data_free(&worker->data);
     gmi_free(worker->weights_then);
 }
@@ -232,6 +243,7 @@ static gm_status check_outputs(struct worker *worker)
         gmt_trainlog_close(&log);
     }
     if (status == GM_OK && args->trace.path != NULL) status = cli_trace_check_path(args->trace.path, &worker->error);
+    if (status == GM_OK && args->has_live) status = cli_live_check(&worker->error);
     return status;
 }
 
@@ -348,6 +360,22 @@ static gm_status prepare_comparison(struct worker *worker)
     return gmi_error_set(&worker->error, GM_ERR_NOMEM, "no memory for the comparison");
 }
 
+/* The page is made of the log, so there must be one. */
+static gm_status open_live(struct worker *worker)
+{
+    const char *log_path = worker->args->log_path;
+    char        in_memory[40];
+    if (log_path == NULL) {
+        worker->live_log_fd = memfd_create("training log", MFD_CLOEXEC);
+        if (worker->live_log_fd <= 0) return gmi_error_set_errno(&worker->error, errno, "no memory for the log of --live");
+        snprintf(in_memory, sizeof in_memory, "/proc/self/fd/%d", worker->live_log_fd);
+        log_path = in_memory;
+        gm_status status = gmt_trainlog_open(&worker->log, log_path, false, &worker->error);
+        if (status != GM_OK) return status;
+    }
+    return cli_live_start(&worker->live, cli_live_port(worker->args->live_port), log_path, &worker->error);
+}
+
 static gm_status open_outputs(struct worker *worker)
 {
     const struct train_args *args = worker->args;
@@ -359,6 +387,7 @@ static gm_status open_outputs(struct worker *worker)
     if (status == GM_OK && args->log_path != NULL)
         status = gmt_trainlog_open(&worker->log, args->log_path, worker->from.path != NULL,
                                    &worker->error);
+    if (status == GM_OK && args->has_live) status = open_live(worker);
     return status;
 }
 
@@ -576,6 +605,8 @@ static int check_usage(const struct cli_command *command, const struct train_arg
                      "--resume=FILE");
     if (args->resume_file != NULL && args->resume_file[0] == '\0')
         return cli_usage_error(command, "--resume= wants the name of a file");
+    if (args->has_live && cli_live_port(args->live_port) < 0)
+        return cli_usage_error(command, "--live=%s: a port is a number from 0 to 65535", args->live_port);
     if (args->save_every > 0 && args->checkpoint_dir == NULL)
         return cli_usage_error(command, "--checkpoint-every wants --checkpoint DIR");
     if (args->has_workers && cli_is_worker(&rank, &world_size) && world_size != args->n_workers)

@@ -15,6 +15,7 @@ if [ -z "$missing" ]; then
         missing="$missing libopenblas-dev"
     have_header zlib1g-dev zlib.h
     have_header libcjson-dev cjson/cJSON.h
+    have_header libmicrohttpd-dev microhttpd.h
     have_header libssl-dev openssl/evp.h
     have_header libcmocka-dev "stdarg.h>
 #include <stddef.h>
@@ -22,7 +23,7 @@ if [ -z "$missing" ]; then
 #include <setjmp.h>
 #include <cmocka.h"
 else
-    missing="$missing libopenblas-dev zlib1g-dev libcjson-dev libssl-dev libcmocka-dev"
+    missing="$missing libopenblas-dev zlib1g-dev libcjson-dev libmicrohttpd-dev libssl-dev libcmocka-dev"
 fi
 # DEPS=fuzz: also what make fuzz needs.
 if [ "${DEPS:-}" = fuzz ]; then
