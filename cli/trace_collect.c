@@ -227,7 +227,7 @@ gm_status cli_trace_collect(gm_comm *comm, int64_t n_steps, struct cli_trace *tr
     if (status == GM_OK) keep_from(&haul, step);
     if (status == GM_OK) status = pack(&own, &haul, offset_ns, error_ns, error);
     if (status == GM_OK) status = gather(comm, &own, trace, error);
-    else gm_comm_abort(comm, error != NULL ? error->text : "a rank could not collect its trace");
+    if (status != GM_OK) gm_comm_abort(comm, error != NULL ? error->text : "a rank could not collect its trace");
     gmi_free(haul.events);
     gmi_free(own.words);
     if (status != GM_OK) cli_trace_free(trace);

@@ -16,6 +16,7 @@ struct print {
     int64_t from_ns; /* the first event of all: 0 in the file */
     bool    has_failed, has_some;
     int     lanes_of[CLI_N_TRACKS]; /* of the rank whose tracks are named */
+    size_t  communicator; /* whose events are printed: their numbers are its own */
 };
 
 /* cJSON takes a NULL object and does nothing; that there was no memory shows when it is printed. */
@@ -138,6 +139,7 @@ static void put_slice(struct print *p, const struct cli_trace_item *item)
     cJSON_AddStringToObject(object, "name", name);
     cJSON_AddStringToObject(object, "cat", category_of(e));
     cJSON *args = cJSON_AddObjectToObject(object, "args");
+    if (e->kind != GM_TRACE_SPAN) cJSON_AddNumberToObject(args, "communicator", (double)p->communicator);
     if (e->kind == GM_TRACE_SPAN) add_span(args, e);
     else if (e->kind == GM_TRACE_CALL) add_call(args, p, item);
     else add_transfer(args, e);
@@ -227,7 +229,7 @@ static void put_events(struct print *p, struct cli_trace *traces, struct cli_tra
         count_lanes(all, n_traces, traces[0].first_rank + r, n_lanes);
         put_track_names(p, traces[0].first_rank + r, n_lanes);
     }
-    for (size_t t = 0; t < n_traces; t++) put_items(p, &all[t]);
+    for (p->communicator = 0; p->communicator < n_traces; p->communicator++) put_items(p, &all[p->communicator]);
 }
 
 bool cli_trace_print(FILE *file, struct cli_trace *traces, size_t n_traces, const struct cli_trace_about *about)

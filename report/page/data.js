@@ -97,8 +97,9 @@ gm.opsOf = spans => {
   for (const span of spans) {
     const seq = span.args.seq;
     if (seq === undefined || !['op', 'send', 'receive'].includes(span.cat)) continue;
-    if (!ops.has(seq)) ops.set(seq, { seq, calls: [], sends: [], receives: [] });
-    ops.get(seq)[span.cat === 'op' ? 'calls' : span.cat === 'send' ? 'sends' : 'receives'].push(span);
+    const key = (span.args.communicator || 0) + ':' + seq; // each communicator counts its own calls
+    if (!ops.has(key)) ops.set(key, { seq, calls: [], sends: [], receives: [] });
+    ops.get(key)[span.cat === 'op' ? 'calls' : span.cat === 'send' ? 'sends' : 'receives'].push(span);
   }
   for (const op of ops.values()) {
     const first = op.calls[0] || op.sends[0] || op.receives[0];

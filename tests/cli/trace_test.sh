@@ -46,6 +46,16 @@ else
     skip "the trace is looked through" "no python3"
 fi
 
+capture gradmesh bench all_reduce -n 2 --sizes 8K --algo ring,naive --transport tcp --iters 3 --repeats 1 --in-place --trace "$trace"
+check "several algorithms are recorded in one file" is "$status" 0
+if command -v python3 >/dev/null 2>&1; then
+    check "and their calls are told apart" is "$(look '
+calls = {}
+for e in spans:
+    if e["cat"] == "op": calls.setdefault((e["args"]["communicator"], e["args"]["seq"]), []).append(e)
+print(all(sorted(e["pid"] for e in c) == [0, 1] and len({e["args"]["algo"] for e in c}) == 1 for c in calls.values()))')" True
+fi
+
 capture gradmesh train -n 2 --data synthetic --layers 784,16,10 --steps 30 --trace "$trace" --trace-steps 7
 check "train records its last steps" is "$status" 0
 if command -v python3 >/dev/null 2>&1; then
