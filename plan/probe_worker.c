@@ -196,6 +196,18 @@ static gm_status work(struct worker *w)
     return status == GM_OK ? measure(w) : status;
 }
 
+static void worker_fini(struct worker *w)
+{
+    gmt_ddp_fini(&w->ddp);
+    gmt_optimizer_fini(&w->optimizer);
+    gmt_mlp_fini(&w->mlp);
+    for (int b = 0; b < N_BATCHES; b++) {
+        gmi_free(w->inputs[b]);
+        gmi_free(w->labels[b]);
+    }
+    gm_comm_destroy(w->comm);
+}
+
 static bool is_anothers_fault(const struct worker *w, int rank)
 {
     return w->error.status == GM_ERR_PEER_LOST || (w->error.culprit >= 0 && w->error.culprit != rank);
@@ -215,6 +227,6 @@ int plan_probe_work(const char *value)
         if (w.comm != NULL) gm_comm_abort(w.comm, w.error.text);
         fprintf(stderr, "gradmesh plan: %s\n", w.error.text);
     }
-    gm_comm_destroy(w.comm);
+    worker_fini(&w);
     return status == GM_OK ? 0 : is_anothers_fault(&w, rank) ? 3 : 1;
 }

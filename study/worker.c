@@ -308,6 +308,19 @@ static gm_status work(struct worker *w)
     return status;
 }
 
+static void worker_fini(struct worker *w)
+{
+    gmt_arrivals_fini(&w->arrivals);
+    gmt_ddp_fini(&w->ddp);
+    gmt_optimizer_fini(&w->optimizer);
+    gmt_mlp_fini(&w->mlp);
+    for (int b = 0; b < N_BATCHES; b++) {
+        gmi_free(w->inputs[b]);
+        gmi_free(w->labels[b]);
+    }
+    gm_comm_destroy(w->comm);
+}
+
 static bool is_anothers_fault(const struct worker *w)
 {
     return w->error.status == GM_ERR_PEER_LOST || (w->error.culprit >= 0 && w->error.culprit != w->rank);
@@ -326,6 +339,6 @@ int study_work(const char *value)
         if (w.comm != NULL) gm_comm_abort(w.comm, w.error.text);
         fprintf(stderr, "gradmesh scaling: %s\n", w.error.text);
     }
-    gm_comm_destroy(w.comm);
+    worker_fini(&w);
     return status == GM_OK ? 0 : is_anothers_fault(&w) ? 3 : 1;
 }
