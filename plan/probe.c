@@ -1,6 +1,5 @@
 #include "plan/probe.h"
 
-#include <limits.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,8 +8,8 @@
 #include <unistd.h>
 
 #include "base/error.h"
-#include "launch/launcher.h"
 #include "plan/probe_shared.h"
+#include "study/crew.h"
 
 enum { PROBE_LIMIT_MS = 120000 };
 
@@ -155,33 +154,14 @@ static void choose_sizes(struct probe_job *job)
 
 static gm_status run_crew(struct probe_job *job, int fd, gm_error *error)
 {
-    char path[PATH_MAX] = "/proc/self/exe", where[80], threads[40];
-    ssize_t n = readlink("/proc/self/exe", path, sizeof path - 1);
-    if (n > 0) path[n] = '\0';
+    char where[80], failure[80];
     snprintf(where, sizeof where, PLAN_PROBE_VARIABLE "=/proc/%d/fd/%d", (int)getpid(), fd);
-    snprintf(threads, sizeof threads, "OPENBLAS_NUM_THREADS=%d", job->probe.threads);
-    char                        name[] = "plan";
-    char                       *argv[] = { path, name, NULL };
-    const char *const           extra_env[] = { where, threads, NULL };
-    const struct launch_options options = { .n_workers = job->probe.workers,
-                                            .argv = argv,
-                                            .extra_env = extra_env,
-                                            .timeout_ms = PROBE_LIMIT_MS,
-                                            .bind = job->probe.threads == 1 ? LAUNCH_BIND_CORES : LAUNCH_BIND_NONE,
-                                            .stdout_to_stderr = true,
-                                            .has_small_worlds = true,
-                                            .hides_pids = true };
-    struct launch_result result;
-    gm_status            status = launch_run(&options, &result, error);
-    if (status == GM_OK && result.end == LAUNCH_END_SIGNAL) {
-        status = gmi_error_set(error, GM_ERR_ABORTED, "stopped by a signal");
-        error->sys_errno = result.signal;
-    } else if (status == GM_OK && result.exit_status != 0) {
-        status = gmi_error_set(error, GM_ERR_SYSTEM, "measuring %d workers of %d threads failed", job->probe.workers,
-                               job->probe.threads);
-    }
-    launch_result_fini(&result);
-    return status;
+    snprintf(failure, sizeof failure, "measuring %d workers of %d threads failed", job->probe.workers, job->probe.threads);
+    const char *const       extra_env[] = { where, NULL };
+    const struct study_crew crew = { .n_workers = job->probe.workers, .n_threads = job->probe.threads,
+                                     .has_all_cores = job->probe.threads != 1, .limit_ms = PROBE_LIMIT_MS, .name = "plan",
+                                     .extra_env = extra_env, .failure = failure };
+    return study_crew_run(&crew, error);
 }
 
 static gm_status measure(struct plan_machine *machine, struct probe_job *job, const struct plan_probe *probe, int fd, gm_error *error)

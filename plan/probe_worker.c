@@ -1,11 +1,7 @@
 /* One of a crew: computes, exchanges, and leaves its stamps. */
-#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "base/alloc.h"
 #include "base/bytes.h"
@@ -13,11 +9,12 @@
 #include "base/error.h"
 #include "base/rng.h"
 #include "plan/probe_shared.h"
+#include "study/crew.h"
+#include "study/samples.h"
 #include "train/ddp.h"
 #include "train/ops.h"
 
 enum {
-    N_BATCHES = 4, /* used in turns, so that samples come from memory */
     WARM_UPS = 2,
     MIN_RUNS = 7,
 };
@@ -27,24 +24,12 @@ struct worker {
     struct probe_account *account;
     gm_comm              *comm;
     size_t                max_rows;
-    float                *inputs[N_BATCHES];
-    uint8_t              *labels[N_BATCHES];
-    unsigned              n_gathered;
+    struct study_samples  samples;
     struct gmt_mlp        mlp;
     struct gmt_optimizer  optimizer;
     struct gmt_ddp        ddp;
     gm_error              error;
 };
-
-static struct probe_job *open_job(const char *value)
-{
-    struct stat facts;
-    int         fd = open(value, O_RDWR | O_CLOEXEC);
-    if (fd < 0 || fstat(fd, &facts) != 0) return NULL;
-    void *memory = mmap(NULL, (size_t)facts.st_size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    close(fd);
-    return memory == MAP_FAILED ? NULL : memory;
-}
 
 static gm_status library(struct worker *w, gm_status status)
 {
@@ -66,32 +51,6 @@ static gm_status join(struct worker *w)
 
 /* ---- what is computed ----------------------------------------------------------------------------- */
 
-static gm_status gather(void *user, size_t first_sample, size_t n_samples, float *inputs, uint8_t *labels, gm_error *error)
-{
-    struct worker *w = user;
-    unsigned       which = w->n_gathered++ % N_BATCHES;
-    (void)first_sample;
-    (void)error;
-    memcpy(inputs, w->inputs[which], n_samples * gmt_mlp_n_in(&w->mlp) * sizeof *inputs);
-    memcpy(labels, w->labels[which], n_samples);
-    return GM_OK;
-}
-
-static gm_status draw_samples(struct worker *w)
-{
-    size_t            n_in = gmt_mlp_n_in(&w->mlp), n_classes = gmt_mlp_n_classes(&w->mlp);
-    struct gmi_rng    random = { .key = 1 };
-    for (int b = 0; b < N_BATCHES; b++) {
-        w->inputs[b] = gmi_alloc(w->max_rows * n_in, sizeof(float));
-        w->labels[b] = gmi_alloc(w->max_rows, 1);
-        if (w->inputs[b] == NULL || w->labels[b] == NULL)
-            return gmi_error_set(&w->error, GM_ERR_NOMEM, "no memory for %d batches of %zu samples", N_BATCHES, w->max_rows);
-        for (size_t i = 0; i < w->max_rows * n_in; i++) w->inputs[b][i] = (float)gmi_rng_next_unit(&random);
-        for (size_t i = 0; i < w->max_rows; i++) w->labels[b][i] = (uint8_t)gmi_rng_next_below(&random, n_classes);
-    }
-    return GM_OK;
-}
-
 static gm_status make_model(struct worker *w)
 {
     const struct plan_probe     *probe = &w->job->probe;
@@ -102,16 +61,18 @@ static gm_status make_model(struct worker *w)
     gm_status status = gmt_mlp_init(&w->mlp, &probe->layers, w->max_rows, 1, &w->error);
     gmt_optimizer_options_default(&sgd, GMT_SGD);
     if (status == GM_OK) status = gmt_optimizer_init(&w->optimizer, &sgd, w->mlp.params.n_elems, &w->error);
-    if (status == GM_OK) status = draw_samples(w);
+    if (status == GM_OK) status = study_samples_draw(&w->samples, &w->mlp, w->max_rows, (struct gmi_rng){ .key = 1 }, &w->error);
     if (status != GM_OK) return status;
-    struct gmt_ddp_options ddp = { .global_batch = w->max_rows, .accumulate = 1, .gather = gather, .gather_user = w };
+    struct gmt_ddp_options ddp = { .global_batch = w->max_rows, .accumulate = 1, .gather = study_samples_gather, .gather_user = &w->samples };
     return gmt_ddp_init(&w->ddp, &ddp, &w->mlp, &w->optimizer, &w->error);
 }
 
 static gm_status make_step(struct worker *w, size_t n_rows)
 {
     struct gmt_step_report report;
-    return gmt_ddp_step(&w->ddp, n_rows, 0.01, &report, &w->error);
+    gm_status              status = gmt_ddp_step(&w->ddp, n_rows, 0.01, &report, &w->error);
+    w->samples.step++;
+    return status;
 }
 
 /* ---- timing --------------------------------------------------------------------------------------- */
@@ -201,10 +162,7 @@ static void worker_fini(struct worker *w)
     gmt_ddp_fini(&w->ddp);
     gmt_optimizer_fini(&w->optimizer);
     gmt_mlp_fini(&w->mlp);
-    for (int b = 0; b < N_BATCHES; b++) {
-        gmi_free(w->inputs[b]);
-        gmi_free(w->labels[b]);
-    }
+    study_samples_fini(&w->samples);
     gm_comm_destroy(w->comm);
 }
 
@@ -215,7 +173,7 @@ static bool is_anothers_fault(const struct worker *w, int rank)
 
 int plan_probe_work(const char *value)
 {
-    struct worker w = { .job = open_job(value) };
+    struct worker w = { .job = study_crew_memory(value) };
     gmi_error_clear(&w.error);
     if (w.job == NULL) {
         fprintf(stderr, "gradmesh plan: cannot open %s, the memory of the measurement\n", value);

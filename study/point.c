@@ -1,15 +1,13 @@
 #include "study/point.h"
 
-#include <limits.h>
 #include <sched.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include "base/error.h"
-#include "launch/launcher.h"
+#include "study/crew.h"
 #include "study/launch.h"
 #include "study/network.h"
 #include "study/shared.h"
@@ -101,41 +99,22 @@ int study_regime_threads(enum study_regime regime) { return regimes[regime].has_
 
 gm_status study_launch(const struct study_point *point, char *const *argv, const char *const *extra_env, gm_error *error)
 {
-    char        threads[40];
-    const char *env[12] = { threads };
-    for (int i = 0; extra_env[i] != NULL && i < 10; i++) env[i + 1] = extra_env[i];
-    snprintf(threads, sizeof threads, "OPENBLAS_NUM_THREADS=%d", study_regime_threads(point->regime));
-    const struct launch_options options = { .n_workers = point->world_size,
-                                            .argv = argv,
-                                            .extra_env = env,
-                                            .timeout_ms = POINT_LIMIT_MS,
-                                            .bind = regimes[point->regime].has_all_cores ? LAUNCH_BIND_NONE : LAUNCH_BIND_CORES,
-                                            .stdout_to_stderr = true,
-                                            .has_small_worlds = true,
-                                            .hides_pids = true };
-    struct launch_result result;
-    gm_status            status = launch_run(&options, &result, error);
-    if (status == GM_OK && result.end == LAUNCH_END_SIGNAL) {
-        status = gmi_error_set(error, GM_ERR_ABORTED, "stopped by a signal");
-        error->sys_errno = result.signal;
-    } else if (status == GM_OK && result.exit_status != 0) {
-        status = gmi_error_set(error, GM_ERR_SYSTEM, "the workers of %s, %d of them, did not get through",
-                               regimes[point->regime].name, point->world_size);
-    }
-    launch_result_fini(&result);
-    return status;
+    char failure[96];
+    snprintf(failure, sizeof failure, "the workers of %s, %d of them, did not get through", regimes[point->regime].name,
+             point->world_size);
+    const struct study_crew crew = { .n_workers = point->world_size, .n_threads = study_regime_threads(point->regime),
+                                     .has_all_cores = regimes[point->regime].has_all_cores, .limit_ms = POINT_LIMIT_MS,
+                                     .argv = argv, .name = "scaling", .extra_env = extra_env, .failure = failure };
+    return study_crew_run(&crew, error);
 }
 
 /* Copies of this program, which find the memory. */
 static gm_status run_workers(const struct memory *memory, gm_error *error)
 {
-    char    path[PATH_MAX] = "/proc/self/exe", where[64], name[] = "scaling";
-    ssize_t n = readlink("/proc/self/exe", path, sizeof path - 1);
-    if (n > 0) path[n] = '\0';
+    char where[64];
     snprintf(where, sizeof where, STUDY_VARIABLE "=/proc/%d/fd/%d", (int)getpid(), memory->fd);
-    char             *argv[] = { path, name, NULL };
     const char *const extra_env[] = { where, NULL };
-    return study_launch(&memory->job->point, argv, extra_env, error);
+    return study_launch(&memory->job->point, NULL, extra_env, error);
 }
 
 static gm_status measure(struct memory *memory, struct study_result *result, gm_error *error)

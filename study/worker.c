@@ -5,8 +5,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -15,13 +13,14 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/rng.h"
+#include "study/crew.h"
+#include "study/samples.h"
 #include "study/shared.h"
 #include "train/bucket.h"
 #include "train/ddp.h"
 #include "train/ops.h"
 
 enum {
-    N_BATCHES = 4,   /* that are used in turns */
     WARM_UP_STEPS = 4,
     GUESS_STEPS = 3, /* from which it is guessed how long a step takes */
     NETWORK_PORT = 4100,
@@ -37,9 +36,7 @@ struct worker {
     int                   rank, world_size;
     size_t                n_rows; /* of this worker's share */
     size_t                batch;  /* that its gradient is the mean over */
-    float                *inputs[N_BATCHES];
-    uint8_t              *labels[N_BATCHES];
-    uint64_t              step;
+    struct study_samples  samples;
     struct gmt_mlp        mlp;
     struct gmt_optimizer  optimizer;
     struct gmt_ddp        ddp;
@@ -48,17 +45,6 @@ struct worker {
 };
 
 /* ---- the job ----------------------------------------------------------------------------------- */
-
-/* The memory of `value`: a path that leads to it. */
-static struct study_job *open_job(const char *value)
-{
-    struct stat facts;
-    int         fd = open(value, O_RDWR | O_CLOEXEC);
-    if (fd < 0 || fstat(fd, &facts) != 0) return NULL;
-    void *memory = mmap(NULL, (size_t)facts.st_size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    close(fd);
-    return memory == MAP_FAILED ? NULL : memory;
-}
 
 /* Onto the host that stands for another machine. */
 static gm_status enter_network(struct worker *w)
@@ -106,32 +92,6 @@ static void note_cores(struct worker *w)
 
 /* ---- what is trained ---------------------------------------------------------------------------- */
 
-static gm_status gather(void *user, size_t first_sample, size_t n_samples, float *inputs, uint8_t *labels, gm_error *error)
-{
-    const struct worker *w = user;
-    size_t               which = w->step % N_BATCHES;
-    (void)first_sample;
-    (void)error;
-    memcpy(inputs, w->inputs[which], n_samples * gmt_mlp_n_in(&w->mlp) * sizeof *inputs);
-    memcpy(labels, w->labels[which], n_samples);
-    return GM_OK;
-}
-
-static gm_status draw_samples(struct worker *w)
-{
-    size_t         n_in = gmt_mlp_n_in(&w->mlp), n_classes = gmt_mlp_n_classes(&w->mlp);
-    struct gmi_rng random = { gmi_rng_key(100, (uint64_t)w->rank), 0 };
-    for (int b = 0; b < N_BATCHES; b++) {
-        w->inputs[b] = gmi_alloc(w->n_rows * n_in, sizeof(float));
-        w->labels[b] = gmi_alloc(w->n_rows, 1);
-        if (w->inputs[b] == NULL || w->labels[b] == NULL)
-            return gmi_error_set(&w->error, GM_ERR_NOMEM, "no memory for %d batches of %zu samples", N_BATCHES, w->n_rows);
-        for (size_t i = 0; i < w->n_rows * n_in; i++) w->inputs[b][i] = (float)gmi_rng_next_unit(&random);
-        for (size_t i = 0; i < w->n_rows; i++) w->labels[b][i] = (uint8_t)gmi_rng_next_below(&random, n_classes);
-    }
-    return GM_OK;
-}
-
 /* As gradmesh train settles it: over a network there is room, within a machine when each worker has a second core. */
 static bool settle_overlap(const struct worker *w)
 {
@@ -152,7 +112,7 @@ static gm_status make_model(struct worker *w)
     gm_status status = gmt_mlp_init(&w->mlp, &point->layers, gmt_ddp_max_rows(point->batch, w->world_size, 1), 1, &w->error);
     gmt_optimizer_options_default(&sgd, GMT_SGD);
     if (status == GM_OK) status = gmt_optimizer_init(&w->optimizer, &sgd, w->mlp.params.n_elems, &w->error);
-    if (status == GM_OK) status = draw_samples(w);
+    if (status == GM_OK) status = study_samples_draw(&w->samples, &w->mlp, w->n_rows, (struct gmi_rng){ gmi_rng_key(100, (uint64_t)w->rank), 0 }, &w->error);
     if (status != GM_OK) return status;
     size_t bucket_bytes = point->bucket_bytes;
     if (bucket_bytes == GMT_BUCKET_BYTES_AUTO)
@@ -162,8 +122,8 @@ static gm_status make_model(struct worker *w)
                                    .accumulate = 1,
                                    .bucket_bytes = bucket_bytes,
                                    .is_overlapping = w->account->is_overlapping,
-                                   .gather = gather,
-                                   .gather_user = w };
+                                   .gather = study_samples_gather,
+                                   .gather_user = &w->samples };
     return gmt_ddp_init(&w->ddp, &ddp, &w->mlp, &w->optimizer, &w->error);
 }
 
@@ -178,8 +138,8 @@ static gm_status check_product(struct worker *w)
                            : gmi_error_set(&w->error, GM_ERR_NOMEM, "no memory to check the matrix product");
     if (status == GM_OK) {
         const float *weight = params->weights + params->tensors[0].first_elem, *bias = params->weights + params->tensors[1].first_elem;
-        gmt_linear_forward(w->inputs[0], weight, bias, fast, n_rows, n_in, n_out, false);
-        gmt_naive_linear_forward(w->inputs[0], weight, bias, slow, n_rows, n_in, n_out, false);
+        gmt_linear_forward(w->samples.inputs[0], weight, bias, fast, n_rows, n_in, n_out, false);
+        gmt_naive_linear_forward(w->samples.inputs[0], weight, bias, slow, n_rows, n_in, n_out, false);
         for (size_t i = 0; i < n_rows * n_out && status == GM_OK; i++)
             if (!(fabsf(fast[i] - slow[i]) <= 1e-3f * (1 + fabsf(slow[i]))))
                 status = gmi_error_set(&w->error, GM_ERR_SYSTEM,
@@ -197,7 +157,7 @@ static gm_status make_step(struct worker *w, struct study_step *step)
 {
     struct gmt_step_report report;
     gm_status              status = gmt_ddp_step(&w->ddp, w->batch, 0.01, &report, &w->error);
-    w->step++;
+    w->samples.step++;
     if (step != NULL)
         *step = (struct study_step){ .elapsed_ns = report.elapsed_ns,
                                      .compute_ns = report.compute_ns + report.gather_ns,
@@ -314,10 +274,7 @@ static void worker_fini(struct worker *w)
     gmt_ddp_fini(&w->ddp);
     gmt_optimizer_fini(&w->optimizer);
     gmt_mlp_fini(&w->mlp);
-    for (int b = 0; b < N_BATCHES; b++) {
-        gmi_free(w->inputs[b]);
-        gmi_free(w->labels[b]);
-    }
+    study_samples_fini(&w->samples);
     gm_comm_destroy(w->comm);
 }
 
@@ -328,7 +285,7 @@ static bool is_anothers_fault(const struct worker *w)
 
 int study_work(const char *value)
 {
-    struct worker w = { .job = open_job(value) };
+    struct worker w = { .job = study_crew_memory(value) };
     gmi_error_clear(&w.error);
     if (w.job == NULL) {
         fprintf(stderr, "gradmesh scaling: cannot open %s, the memory of the study\n", value);
