@@ -129,7 +129,7 @@ $(BUILD)/.deps: tools/deps.sh
 
 .PHONY: test test-long build-tests
 build-tests: all $(TESTS)
-test: build-tests  ## unit, simulated, multi-process, fault and command-line tests (under 90 s)
+test: build-tests  ## unit, simulated, multi-process, fault and command-line tests (some minutes)
 	@BUILD=$(abspath $(BUILD)) SAN=$(SAN) sh tests/run.sh $(TESTS) $(SCRIPTS)
 test-long: build-tests $(LONG_TESTS)  ## the long ones too: sizes beyond 2^31 bytes, many seeds
 	@BUILD=$(abspath $(BUILD)) SAN=$(SAN) GRADMESH_TEST_LONG=1 TEST_TIMEOUT=1800 sh tests/run.sh $(TESTS) $(SCRIPTS) $(LONG_TESTS) $(LONG_SCRIPTS)
