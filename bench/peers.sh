@@ -104,13 +104,17 @@ compile() { # result, source, compiler and options: when the source is newer
 }
 build_drivers() {
     mkdir -p "$drivers"
+    rm -f "$drivers/gradmesh" # it depends on the library, which may be newer
+    lib=$(cd "$build" && pwd)
+    libs="-L$lib -lgradmesh -Wl,-rpath,$lib" \
+        compile "$drivers/gradmesh" bench/peers/gradmesh_allreduce.c cc -std=gnu11 -O2 -Iinclude
     compile "$drivers/mpi.openmpi" bench/peers/mpi_allreduce.c mpicc.openmpi -O2
     compile "$drivers/mpi.mpich" bench/peers/mpi_allreduce.c mpicc.mpich -O2
     libs="-lgloo -lpthread" compile "$drivers/gloo" bench/peers/gloo_allreduce.cc c++ -std=c++14 -O2
 }
 is_there() { # system
     case $1 in
-    gradmesh*) [ -x "$build/gradmesh" ] ;;
+    gradmesh*) [ -x "$drivers/gradmesh" ] ;;
     openmpi*) [ -x "$drivers/mpi.openmpi" ] ;;
     mpich*) [ -x "$drivers/mpi.mpich" ] ;;
     gloo*) [ -x "$drivers/gloo" ] ;;
@@ -141,12 +145,6 @@ launch() { # world, command
     shift
     $inside timeout -k 5 120 "$build/gradmesh" run --no-prefix -n "$world" -- "$@"
 }
-gradmesh() { # world, sizes, further options
-    world=$1 list=$2
-    shift 2
-    $inside timeout -k 5 120 "$build/gradmesh" bench all_reduce -n "$world" --sizes "$list" --in-place \
-        --budget "$budget" "$@" --json | lines_of
-}
 gloo() { # world, algorithm, sizes
     GLOO_STORE=$(mktemp -d) || return
     export GLOO_STORE
@@ -160,9 +158,9 @@ run_system() { # system, world, sizes
     system=$1 n=$2
     shift 2
     case $system in
-    gradmesh) gradmesh "$n" "$(commas "$@")" --transport tcp ;;
-    gradmesh-shm) gradmesh "$n" "$(commas "$@")" --transport shm ;;
-    gradmesh-auto) gradmesh "$n" "$(commas "$@")" ;;
+    gradmesh) launch "$n" env GRADMESH_TRANSPORT=tcp "$drivers/gradmesh" "$@" ;;
+    gradmesh-shm) launch "$n" env GRADMESH_TRANSPORT=shm "$drivers/gradmesh" "$@" ;;
+    gradmesh-auto) launch "$n" env GRADMESH_TRANSPORT=auto "$drivers/gradmesh" "$@" ;;
     openmpi) openmpi $on_tcp -n "$n" "$drivers/mpi.openmpi" "$@" ;;
     openmpi-ring) # its own ring instead of its own choice
         openmpi $on_tcp --mca coll_tuned_use_dynamic_rules 1 --mca coll_tuned_allreduce_algorithm 4 \
