@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/alloc.h"
 #include "base/error.h"
@@ -46,6 +47,14 @@ struct pictures {
     const char *movie_path, *svg_directory, *browser;
     bool        is_dark;
     int64_t     width, frames_per_s, seconds;
+};
+
+/* The page is always made; where it is not wanted, only as the stage of the pictures, in a folder that is removed. */
+struct output {
+    char            page_path[PATH_MAX];
+    bool            is_page_wanted, is_page_named;
+    char            stage_folder[64];
+    struct pictures pictures;
 };
 
 struct report {
@@ -131,11 +140,18 @@ static void print_missing(const struct report *report)
     }
 }
 
-static cJSON *to_json(const struct report *report, const char *path, size_t page_bytes)
+static void add_path(cJSON *object, const char *key, const char *path)
+{
+    if (path != NULL) cJSON_AddStringToObject(object, key, path);
+}
+
+static cJSON *to_json(const struct report *report, const struct output *output, size_t page_bytes)
 {
     cJSON *object = cJSON_CreateObject();
-    cJSON_AddStringToObject(object, "report", path);
+    add_path(object, "report", output->is_page_wanted ? output->page_path : NULL);
     cJSON_AddNumberToObject(object, "bytes", (double)page_bytes);
+    add_path(object, "movie", output->pictures.movie_path);
+    add_path(object, "svg", output->pictures.svg_directory);
     cJSON *files = cJSON_AddArrayToObject(object, "files");
     for (size_t i = 0; i < report->n_records; i++) {
         cJSON *file = cJSON_CreateObject();
@@ -197,6 +213,67 @@ static gm_status make_pictures(const struct pictures *wanted, const char *page, 
     return status;
 }
 
+/* ---- where it goes ------------------------------------------------------------------------------ */
+
+static bool is_same_file(const char *a, const char *b)
+{
+    struct stat first, second;
+    return stat(a, &first) == 0 && stat(b, &second) == 0 && first.st_dev == second.st_dev && first.st_ino == second.st_ino;
+}
+
+/* The page of an earlier report may be replaced unasked; any other file of that name may not. */
+static bool is_page_of_ours(const char *path)
+{
+    char  head[4096] = "";
+    FILE *file = fopen(path, "re");
+    if (file == NULL) return errno == ENOENT;
+    bool is_read = fread(head, 1, sizeof head - 1, file) > 0;
+    fclose(file);
+    return is_read && strstr(head, "<title>gradmesh report</title>") != NULL;
+}
+
+static gm_status check_output(const struct output *output, const struct cli_parsed *parsed, gm_error *error)
+{
+    const char *paths[] = { output->is_page_named ? output->page_path : NULL, output->pictures.movie_path };
+    for (int i = 0; i < parsed->n_operands; i++) {
+        for (int k = 0; k < 2; k++) {
+            if (paths[k] != NULL && is_same_file(parsed->operands[i], paths[k]))
+                return gmi_error_set(error, GM_ERR_ARG, "%s is to be read, so it cannot be written too", paths[k]);
+        }
+    }
+    if (paths[0] != NULL && paths[1] != NULL && strcmp(paths[0], paths[1]) == 0)
+        return gmi_error_set(error, GM_ERR_ARG, "%s cannot be the page and the film", paths[0]);
+    if (output->is_page_named || !output->is_page_wanted || is_page_of_ours(output->page_path)) return GM_OK;
+    return gmi_error_set(error, GM_ERR_ARG, "%s is there and is no page of gradmesh report: name the page by -o FILE",
+                         output->page_path);
+}
+
+/* `out`: what -o says. Without it the page is wanted if nothing else is. */
+static gm_status place_page(struct output *output, const char *out, const char *results, gm_error *error)
+{
+    const struct pictures *pictures = &output->pictures;
+    size_t                 room = sizeof output->page_path;
+    int                    length;
+    output->is_page_named = out != NULL;
+    output->is_page_wanted = out != NULL || (pictures->movie_path == NULL && pictures->svg_directory == NULL);
+    if (!output->is_page_wanted) {
+        snprintf(output->stage_folder, sizeof output->stage_folder, "/tmp/gradmesh-report-XXXXXX");
+        if (mkdtemp(output->stage_folder) == NULL)
+            return gmi_error_set_errno(error, errno, "cannot make a folder in /tmp for the page that the pictures are of");
+    }
+    if (out != NULL) length = snprintf(output->page_path, room, "%s", out);
+    else length = snprintf(output->page_path, room, "%s/report.html", output->is_page_wanted ? results : output->stage_folder);
+    if (length >= 0 && (size_t)length < room) return GM_OK;
+    return gmi_error_set(error, GM_ERR_ARG, "the file name is too long");
+}
+
+static void remove_stage(const struct output *output)
+{
+    if (output->is_page_wanted || output->stage_folder[0] == '\0') return;
+    unlink(output->page_path);
+    rmdir(output->stage_folder);
+}
+
 /* ---- the command ------------------------------------------------------------------------------- */
 
 static int fail(const gm_error *error, int exit_status)
@@ -214,18 +291,20 @@ static int no_records(const char *results)
     return CLI_EXIT_USAGE;
 }
 
-static int write_report(struct report *report, const struct cli_parsed *parsed, const char *folder, const char *path,
-                        const struct pictures *pictures)
+static int write_report(struct report *report, const struct cli_parsed *parsed, const char *folder,
+                        const struct output *output)
 {
     gm_error error;
     size_t   page_bytes = 0;
     gmi_error_clear(&error);
-    print_missing(report);
-    if (write_page(report, folder, path, &page_bytes, &error) != GM_OK) return fail(&error, CLI_EXIT_NO);
-    fprintf(report->text, "report: %s (%.1f MB; opens in a browser, needs no network)\n", path, (double)page_bytes / 1e6);
+    if (output->is_page_wanted) print_missing(report);
+    if (write_page(report, folder, output->page_path, &page_bytes, &error) != GM_OK) return fail(&error, CLI_EXIT_NO);
+    if (output->is_page_wanted)
+        fprintf(report->text, "report: %s (%.1f MB; opens in a browser, needs no network)\n", output->page_path,
+                (double)page_bytes / 1e6);
     fflush(report->text);
-    if (make_pictures(pictures, path, report->text, &error) != GM_OK) return fail(&error, CLI_EXIT_NO);
-    cJSON *object = parsed->wants_json ? to_json(report, path, page_bytes) : NULL;
+    if (make_pictures(&output->pictures, output->page_path, report->text, &error) != GM_OK) return fail(&error, CLI_EXIT_NO);
+    cJSON *object = parsed->wants_json ? to_json(report, output, page_bytes) : NULL;
     bool   is_written = cli_write_json(parsed, "report", object);
     cJSON_Delete(object);
     return is_written ? CLI_EXIT_OK : CLI_EXIT_NO;
@@ -245,24 +324,25 @@ static int collect(struct report *report, const struct cli_parsed *parsed, const
 int cli_cmd_report(int argc, char **argv)
 {
     const char             *out, *results, *share;
-    struct pictures         pictures = { 0 };
+    struct output           output = { .stage_folder = "" };
+    struct pictures        *pictures = &output.pictures;
     const struct cli_option options[] = {
         { .name = "out", .letter = 'o', .kind = CLI_TEXT, .text = &out, .value_name = "FILE",
-          .help = "the page (default: report.html in the results directory)" },
+          .help = "the page (default: report.html in the results directory; with --movie or --svg none)" },
         { .name = "results", .kind = CLI_TEXT, .text = &results, .value_name = "DIR", .default_text = "results",
           .help = "where records are, and the page goes" },
-        { .name = "movie", .kind = CLI_TEXT, .text = &pictures.movie_path, .value_name = "FILE",
+        { .name = "movie", .kind = CLI_TEXT, .text = &pictures->movie_path, .value_name = "FILE",
           .help = "the recorded all-reduce as a film: .mp4, .gif or .webm" },
-        { .name = "width", .kind = CLI_INT, .integer = &pictures.width, .value_name = "PIXELS", .default_text = "1120",
+        { .name = "width", .kind = CLI_INT, .integer = &pictures->width, .value_name = "PIXELS", .default_text = "1120",
           .min = 320, .max = 3840, .help = "of the film" },
-        { .name = "fps", .kind = CLI_INT, .integer = &pictures.frames_per_s, .value_name = "N", .default_text = "20",
+        { .name = "fps", .kind = CLI_INT, .integer = &pictures->frames_per_s, .value_name = "N", .default_text = "20",
           .min = 1, .max = 60, .help = "frames of the film in a second" },
-        { .name = "seconds", .kind = CLI_INT, .integer = &pictures.seconds, .value_name = "N", .default_text = "14",
+        { .name = "seconds", .kind = CLI_INT, .integer = &pictures->seconds, .value_name = "N", .default_text = "14",
           .min = 1, .max = 600, .help = "how long the all-reduce takes in the film; its end stays for two more" },
-        { .name = "svg", .kind = CLI_TEXT, .text = &pictures.svg_directory, .value_name = "DIR",
+        { .name = "svg", .kind = CLI_TEXT, .text = &pictures->svg_directory, .value_name = "DIR",
           .help = "every chart as an SVG file in this directory" },
-        { .name = "dark", .kind = CLI_FLAG, .flag = &pictures.is_dark, .help = "film and SVG in dark colours" },
-        { .name = "browser", .kind = CLI_TEXT, .text = &pictures.browser, .value_name = "PROGRAM",
+        { .name = "dark", .kind = CLI_FLAG, .flag = &pictures->is_dark, .help = "film and SVG in dark colours" },
+        { .name = "browser", .kind = CLI_TEXT, .text = &pictures->browser, .value_name = "PROGRAM",
           .help = "what draws film and SVG (default: the Chromium in PATH)" },
         { .name = "share", .kind = CLI_TEXT, .text = &share, .value_name = "DIR",
           .help = "where the page's parts are (default: share/gradmesh beside the program)" },
@@ -275,17 +355,17 @@ int cli_cmd_report(int argc, char **argv)
     int               exit_status;
     if (!cli_parse(&command, argc, argv, &parsed, &exit_status)) return exit_status;
     gmi_error_clear(&error);
-    if (pictures.movie_path != NULL && !gmr_movie_knows(pictures.movie_path))
-        return cli_usage_error(&command, "a film ends in .mp4, .gif or .webm, not '%s'", pictures.movie_path);
+    if (pictures->movie_path != NULL && !gmr_movie_knows(pictures->movie_path))
+        return cli_usage_error(&command, "a film ends in .mp4, .gif or .webm, not '%s'", pictures->movie_path);
 
-    char folder[PATH_MAX], path[PATH_MAX];
-    if (gmr_page_find_parts(share, folder, sizeof folder, &error) != GM_OK) return fail(&error, CLI_EXIT_NO);
-    int length = out != NULL ? snprintf(path, sizeof path, "%s", out) : snprintf(path, sizeof path, "%s/report.html", results);
-    if (length < 0 || (size_t)length >= sizeof path) return cli_usage_error(&command, "the file name is too long");
-
+    char          folder[PATH_MAX];
     struct report report = { .text = cli_text(&parsed) };
-    exit_status = collect(&report, &parsed, results);
-    if (exit_status == CLI_EXIT_OK) exit_status = write_report(&report, &parsed, folder, path, &pictures);
+    if (gmr_page_find_parts(share, folder, sizeof folder, &error) != GM_OK) return fail(&error, CLI_EXIT_NO);
+    if (place_page(&output, out, results, &error) != GM_OK || check_output(&output, &parsed, &error) != GM_OK)
+        exit_status = fail(&error, CLI_EXIT_USAGE);
+    else exit_status = collect(&report, &parsed, results);
+    if (exit_status == CLI_EXIT_OK) exit_status = write_report(&report, &parsed, folder, &output);
+    remove_stage(&output);
     free_report(&report);
     return exit_status;
 }

@@ -49,6 +49,21 @@ check "with status 1" is "$status" 1
 report results/scaling.jsonl -o page.html --json
 check "--json names page and files" contains "$out" '"kind":"scaling"'
 
+cp results/scaling.jsonl kept.jsonl
+report kept.jsonl -o kept.jsonl
+check "a record is not overwritten by the page made of it" contains "$err" 'kept.jsonl is to be read'
+check "and stays as it was" cmp -s kept.jsonl results/scaling.jsonl
+report kept.jsonl -o a.gif --movie a.gif
+check "page and film are two files" contains "$err" 'a.gif cannot be the page and the film'
+echo mine >results/report.html
+report kept.jsonl
+check "a file that nobody named and gradmesh did not write stays" contains "$err" 'results/report.html is there and is no page of gradmesh'
+check "untouched" is "$(cat results/report.html)" mine
+report kept.jsonl --svg pictures --browser /nowhere/chromium
+check "pictures alone write no page" lacks "$out" '^report: '
+check "none at all" is "$(cat results/report.html)" mine
+rm results/report.html
+
 rm "$share/echarts.min.js"
 report results/scaling.jsonl
 check "without the chart library it says what to do" contains "$err" 'install npm .* make charts'
