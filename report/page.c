@@ -10,6 +10,10 @@
 
 #include "base/buffer.h"
 #include "base/error.h"
+#include "report/thin.h"
+
+/* Spans of all traces of a page: some megabytes, and as many as a browser draws at once without a pause. */
+enum { MOST_SPANS = 16000 };
 
 /* In the order in which they go into the page. */
 static const char *const scripts[] = { "echarts.min.js", "base.js",     "data.js",  "verdicts.js", "charts.js",
@@ -18,8 +22,25 @@ enum { N_SCRIPTS = sizeof scripts / sizeof scripts[0] };
 
 /* ---- data -------------------------------------------------------------------------------------- */
 
+/* Each trace gets an equal part of the room that the ones before it have left. */
+static gm_status thin_traces(struct gmr_record *records, size_t n_records)
+{
+    size_t    n_traces = 0, room = MOST_SPANS;
+    gm_status status = GM_OK;
+    for (size_t i = 0; i < n_records; i++) n_traces += records[i].kind == GMR_TRACE;
+    for (size_t i = 0; i < n_records && status == GM_OK; i++) {
+        size_t n_left = 0;
+        if (records[i].kind != GMR_TRACE) continue;
+        status = gmr_thin_trace(records[i].data, room / n_traces, &n_left);
+        room -= n_left;
+        n_traces--;
+    }
+    return status;
+}
+
 cJSON *gmr_page_data(struct gmr_record *records, size_t n_records)
 {
+    if (thin_traces(records, n_records) != GM_OK) return NULL;
     cJSON    *object = cJSON_CreateObject();
     char      now[32] = "";
     time_t    seconds = time(NULL);

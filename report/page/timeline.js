@@ -104,8 +104,10 @@
         height: () => 110 + ROW * rows.length,
         note: () => {
           const t = trace();
-          return `${gm.number(t.spans.length)} spans of ${t.ranks.length} ranks.` + (t.clock_error_us > 0 ? ` The clocks agree to within ${gm.us(t.clock_error_us)}.` : '') +
-            (t.other.dropped_events > 0 ? ` ${gm.number(t.other.dropped_events)} older events were dropped.` : '') + (t.other.left_out_events > 0 ? ` ${gm.number(t.other.left_out_events)} events are left out of this page.` : '');
+          const gone = t.other.left_out_events || 0, ranks = `${t.ranks.length} rank${t.ranks.length === 1 ? '' : 's'}`;
+          return (gone > 0 ? `The last ${gm.number(t.spans.length)} of ${gm.number(t.spans.length + gone)} spans of ${ranks}: the page holds no more; the file, opened in Perfetto, shows all.` : `${gm.number(t.spans.length)} spans of ${ranks}.`) +
+            (t.clock_error_us > 0 ? ` The clocks agree to within ${gm.us(t.clock_error_us)}.` : '') +
+            (t.other.dropped_events > 0 ? ` ${gm.number(t.other.dropped_events)} older events did not fit into the ranks’ memory.` : '');
         },
         option(width) {
           const narrow = width < 520;
