@@ -20,9 +20,8 @@
 #include "cli/live.h"
 #include "cli/output.h"
 #include "cli/trace_write.h"
+#include "cli/train_args.h"
 #include "cli/train_print.h"
-#include "cli/train_setup.h"
-#include "cli/train_trace.h"
 #include "cli/worker.h"
 #include "launch/launcher.h"
 #include "train/bits.h"
@@ -59,88 +58,11 @@ static const char notes[] =
     "  gradmesh train -n 2 --layers 784,512,10 --optimizer adamw --checkpoint runs/a --log a.jsonl\n"
     "  gradmesh train -n 3 --layers 784,512,10 --optimizer adamw --checkpoint runs/a --log a.jsonl --resume\n";
 
-/* The options as given. */
-struct train_args {
-    struct cli_recipe_args recipe;
-    int64_t                n_workers, n_threads, save_every, keep, report_every, compare_steps;
-    bool                   has_workers, has_resume, has_live, is_encrypted;
-    const char            *checkpoint_dir, *resume_file, *log_path, *live_port, *transport, *algorithm, *wire, *checksum;
-    struct cli_train_trace trace;
-    int                    overlap; /* an enum gmt_overlap */
-    int                    placement; /* an enum gmt_placement */
-    int                    exact_wire; /* 1: raw */
-};
-
-static const char *const overlaps[] = { [GMT_OVERLAP_OFF] = "off", [GMT_OVERLAP_ON] = "on",
-                                        [GMT_OVERLAP_AUTO] = "auto", NULL };
-
-static const char *const placements[] = { [GMT_PLACE_BLOCKS] = "blocks", [GMT_PLACE_RANDOM] = "random",
-                                          NULL };
-static const char *const exact_wires[] = { "trimmed", "raw", NULL };
-
-enum { N_TRAIN_OPTIONS = 20 };
-
-/* Fills options[N_TRAIN_OPTIONS + CLI_N_RECIPE_OPTIONS]. */
-static void list_options(struct train_args *args, struct cli_option *options)
-{
-    const struct cli_option own[N_TRAIN_OPTIONS] = {
-        { .name = "workers", .letter = 'n', .kind = CLI_INT, .integer = &args->n_workers,
-          .was_given = &args->has_workers, .min = 1, .max = LAUNCH_MAX_WORKERS,
-          .help = "how many workers to start on this machine" },
-        { .name = "threads", .kind = CLI_INT, .integer = &args->n_threads, .default_text = "1", .min = 1,
-          .max = 1024, .help = "threads of each worker for matrix products" },
-        { .name = "transport", .kind = CLI_TEXT, .text = &args->transport, .value_name = "auto|tcp|shm",
-          .help = "how bytes travel (default: auto)" },
-        { .name = "algo", .kind = CLI_TEXT, .text = &args->algorithm,
-          .value_name = "auto|ring|naive|...", .help = "how gradients are exchanged (default: auto)" },
-        { .name = "encrypt", .kind = CLI_FLAG, .flag = &args->is_encrypted,
-          .help = "encrypt what goes over TCP (TLS 1.3, by the job's secret); not shared memory" },
-        { .name = "checksum", .kind = CLI_TEXT, .text = &args->checksum, .value_name = "off|crc32c",
-          .help = "check all that ranks send each other, block by block (default: off)" },
-        { .name = "wire", .kind = CLI_TEXT, .text = &args->wire, .value_name = "f32|bf16|f16|int8",
-          .help = "format in which gradients travel: fewer bytes, for a little accuracy (default: f32)" },
-        { .name = "overlap", .kind = CLI_CHOICE, .choice = &args->overlap, .choices = overlaps,
-          .default_text = "auto", .help = "exchange gradients while others are still computed" },
-        { .name = "checkpoint", .kind = CLI_TEXT, .text = &args->checkpoint_dir, .value_name = "DIR",
-          .help = "save the state there, as safetensors: after each epoch and at the end" },
-        { .name = "checkpoint-every", .kind = CLI_INT, .integer = &args->save_every, .value_name = "STEPS",
-          .min = 1, .max = INT64_MAX, .help = "save after so many steps instead" },
-        { .name = "keep", .kind = CLI_INT, .integer = &args->keep, .default_text = "3", .min = 1,
-          .max = 1000000, .help = "how many checkpoints stay" },
-        { .name = "resume", .kind = CLI_TEXT, .text = &args->resume_file, .value_name = "[=FILE]",
-          .is_value_optional = true, .was_given = &args->has_resume,
-          .help = "go on from the newest good checkpoint in --checkpoint DIR, or from FILE" },
-        { .name = "log", .kind = CLI_TEXT, .text = &args->log_path, .value_name = "FILE",
-          .help = "what happens, as JSON lines" },
-        { .name = "log-every", .kind = CLI_INT, .integer = &args->report_every, .value_name = "STEPS",
-          .default_text = "50", .min = 1, .max = INT64_MAX, .help = "sum up the loss after so many steps" },
-        { .name = "live", .kind = CLI_TEXT, .text = &args->live_port, .value_name = "[=PORT]", .is_value_optional = true,
-          .was_given = &args->has_live,
-          .help = "show the page of gradmesh report while it trains, on loopback, at the address that is printed" },
-        { .name = "trace", .kind = CLI_TEXT, .text = &args->trace.path, .value_name = "FILE",
-          .help = "what each worker did when, as a trace that ui.perfetto.dev opens (docs/tracing.md)" },
-        { .name = "trace-steps", .kind = CLI_INT, .integer = &args->trace.n_steps, .value_name = "STEPS",
-          .default_text = "20", .min = 1, .max = INT64_MAX, .help = "of the last so many steps" },
-        { .name = "shard-placement", .kind = CLI_CHOICE, .choice = &args->placement, .choices = placements,
-          .default_text = "blocks",
-          .help = "with --reproducible: who computes which shard; random: drawn anew in each step, to see that\n"
-                  "it changes nothing" },
-        { .name = "exact-wire", .kind = CLI_CHOICE, .choice = &args->exact_wire, .choices = exact_wires,
-          .default_text = "trimmed",
-          .help = "with --reproducible: exact sums travel without the bytes that are empty, or as they are" },
-        { .name = "compare-steps", .kind = CLI_INT, .integer = &args->compare_steps, .value_name = "STEPS",
-          .default_text = "0", .min = 0, .max = INT64_MAX,
-          .help = "at the end do the first steps again in one process, and compare the parameters" },
-    };
-    memcpy(options, own, sizeof own);
-    cli_list_recipe_options(&args->recipe, options + N_TRAIN_OPTIONS);
-}
-
 /* ---- one worker ------------------------------------------------------------------------------ */
 
 /* What a worker holds; all-zero holds nothing. */
 struct worker {
-    const struct train_args *args;
+    const struct cli_train_args *args;
     const struct cli_parsed *parsed;
     struct gmt_data          data;
     struct gmt_recipe        recipe;
@@ -200,7 +122,7 @@ static gm_status accept_checkpoint(void *user, const struct gmt_checkpoint *chec
  * ones that are passed over are named. */
 static gm_status find_checkpoint(struct worker *worker, bool is_speaking)
 {
-    const struct train_args *args = worker->args;
+    const struct cli_train_args *args = worker->args;
     if (!args->has_resume) return GM_OK;
     if (args->resume_file != NULL) {
         gm_status status = gmt_checkpoint_open(&worker->from, args->resume_file, &worker->error);
@@ -216,7 +138,7 @@ static gm_status find_checkpoint(struct worker *worker, bool is_speaking)
 /* A run from the beginning must not mix its checkpoints with those of an earlier one. */
 static gm_status check_directory(struct worker *worker)
 {
-    const struct train_args *args = worker->args;
+    const struct cli_train_args *args = worker->args;
     uint64_t                 step;
     if (args->checkpoint_dir == NULL || args->has_resume) return GM_OK;
     if (!gmt_checkpoint_dir_last(args->checkpoint_dir, &step)) return GM_OK;
@@ -229,7 +151,7 @@ static gm_status check_directory(struct worker *worker)
 /* Whether rank 0 will be able to write what it is to write. */
 static gm_status check_outputs(struct worker *worker)
 {
-    const struct train_args  *args = worker->args;
+    const struct cli_train_args  *args = worker->args;
     struct gmt_checkpoint_dir dir;
     struct gmt_trainlog       log;
     gm_status                 status = GM_OK;
@@ -261,7 +183,7 @@ static void keep_buckets(struct worker *worker)
  * it too, so that a mistake is one sentence and not N. */
 static gm_status prepare(struct worker *worker, bool is_launcher)
 {
-    const struct train_args *args = worker->args;
+    const struct cli_train_args *args = worker->args;
     bool                     is_speaking = !is_launcher && worker->rank == 0;
     gm_status status = cli_load_data(&worker->data, &args->recipe, is_launcher, &worker->error);
     if (status == GM_OK)
@@ -277,7 +199,7 @@ static gm_status prepare(struct worker *worker, bool is_launcher)
 
 static gm_status join(struct worker *worker, const struct cli_join *place)
 {
-    const struct train_args *args = worker->args;
+    const struct cli_train_args *args = worker->args;
     char                     report_every[24], save_every[24], from_step[24], trace_steps[24];
     bool                     is_saving = args->checkpoint_dir != NULL;
     char                     arithmetic[24] = "any";
@@ -290,8 +212,8 @@ static gm_status join(struct worker *worker, const struct cli_join *place)
     const char *extra[] = { "log_every", report_every, "checkpoint_every", save_every,
                             "resume_step", from_step, "resume_state",
                             worker->from.path == NULL ? "none" : worker->from.state_hash,
-                            "overlap", overlaps[args->overlap],
-                            "shard_placement", placements[args->placement],
+                            "overlap", cli_train_overlaps[args->overlap],
+                            "shard_placement", cli_train_placements[args->placement],
                             "trace_steps", trace_steps,
                             "arithmetic", arithmetic, NULL };
     char            text[8192];
@@ -378,7 +300,7 @@ static gm_status open_live(struct worker *worker)
 
 static gm_status open_outputs(struct worker *worker)
 {
-    const struct train_args *args = worker->args;
+    const struct cli_train_args *args = worker->args;
     gm_status                status = GM_OK;
     if (worker->rank != 0) return GM_OK;
     if (args->checkpoint_dir != NULL)
@@ -393,7 +315,7 @@ static gm_status open_outputs(struct worker *worker)
 
 static gm_status make_trainer(struct worker *worker)
 {
-    const struct train_args   *args = worker->args;
+    const struct cli_train_args   *args = worker->args;
     struct gmt_trainer_options options = { .comm = worker->comm,
                                            .data = &worker->data,
                                            .report_every = (uint64_t)args->report_every,
@@ -468,7 +390,7 @@ static void describe_exchange(const struct worker *worker, const char *way, cons
 
 static void say_start(struct worker *worker)
 {
-    const struct train_args *args = worker->args;
+    const struct cli_train_args *args = worker->args;
     const char              *wire = worker->trainer.recipe.wire;
     char                     way[64] = "", format[32] = "", exchange[400] = "";
     if (worker->rank != 0) return;
@@ -575,53 +497,8 @@ static int run_worker(struct worker *worker, const struct cli_join *place)
 
 /* ---- the command ----------------------------------------------------------------------------- */
 
-/* What does not go together with or without --reproducible; 0 or CLI_EXIT_USAGE. */
-static int check_reproducible(const struct cli_command *command, const struct train_args *args)
-{
-    if (!args->recipe.is_reproducible) {
-        const char *name = args->placement != GMT_PLACE_BLOCKS ? "--shard-placement"
-                           : args->exact_wire != 0             ? "--exact-wire"
-                                                               : NULL;
-        return name == NULL ? CLI_EXIT_OK : cli_usage_error(command, "%s belongs to --reproducible", name);
-    }
-    if (args->wire != NULL && strcmp(args->wire, "f32") != 0)
-        return cli_usage_error(command,
-                               "--wire %s: a reproducible run is exact and rounds nothing on its way; it takes "
-                               "--wire f32 only",
-                               args->wire);
-    if (args->overlap == GMT_OVERLAP_ON)
-        return cli_usage_error(command, "--overlap on: a reproducible run exchanges its gradient when it is "
-                                        "complete; leave it out");
-    return CLI_EXIT_OK;
-}
-
-/* What the option table cannot say; 0 or CLI_EXIT_USAGE. */
-static int check_usage(const struct cli_command *command, const struct train_args *args)
-{
-    int rank, world_size;
-    if (args->has_resume && args->resume_file == NULL && args->checkpoint_dir == NULL)
-        return cli_usage_error(
-            command, "--resume looks in --checkpoint DIR, which is missing; or name a file: "
-                     "--resume=FILE");
-    if (args->resume_file != NULL && args->resume_file[0] == '\0')
-        return cli_usage_error(command, "--resume= wants the name of a file");
-    if (args->has_live && cli_live_port(args->live_port) < 0)
-        return cli_usage_error(command, "--live=%s: a port is a number from 0 to 65535", args->live_port);
-    if (args->save_every > 0 && args->checkpoint_dir == NULL)
-        return cli_usage_error(command, "--checkpoint-every wants --checkpoint DIR");
-    if (args->has_workers && cli_is_worker(&rank, &world_size) && world_size != args->n_workers)
-        return cli_usage_error(
-            command,
-            "-n %lld would start workers, but this process is already worker %d of "
-            "%d: leave -n out",
-            (long long)args->n_workers, rank, world_size);
-    int status = check_reproducible(command, args);
-    if (status != CLI_EXIT_OK) return status;
-    return cli_check_exchange(command, args->transport, args->algorithm, args->wire, args->checksum);
-}
-
 /* Trains, or has N workers train. */
-static int train_as_told(const struct cli_command *command, const struct train_args *args,
+static int train_as_told(const struct cli_command *command, const struct cli_train_args *args,
                          const struct cli_parsed *parsed, char **own_words)
 {
     int             status, rank, world_size;
@@ -657,19 +534,18 @@ static int train_as_told(const struct cli_command *command, const struct train_a
 
 int cli_cmd_train(int argc, char **argv)
 {
-    struct train_args args;
-    struct cli_option options[N_TRAIN_OPTIONS + CLI_N_RECIPE_OPTIONS];
+    struct cli_train_args args;
+    struct cli_option options[CLI_N_TRAIN_OPTIONS];
     struct cli_parsed parsed;
     int               status;
-    list_options(&args, options);
+    cli_list_train_options(&args, options);
     const struct cli_command command = {
         .name = "train", .usage = "[-n N] [options]", .summary = summary, .notes = notes,
-        .options = options, .n_options = N_TRAIN_OPTIONS + CLI_N_RECIPE_OPTIONS,
+        .options = options, .n_options = CLI_N_TRAIN_OPTIONS,
     };
     char **own_words = cli_own_words(argc, argv);
     if (cli_parse(&command, argc, argv, &parsed, &status)) {
-        status = check_usage(&command, &args);
-        if (status == CLI_EXIT_OK) status = cli_check_recipe_usage(&command, &args.recipe);
+        status = cli_check_train_usage(&command, &args);
         if (status == CLI_EXIT_OK) status = train_as_told(&command, &args, &parsed, own_words);
     }
     gmi_free(own_words);
