@@ -295,7 +295,7 @@ void gmi_share_step(struct gmi_line *line)
 void gmi_share_watch(const struct gmi_line *line, struct gmi_poller *poller)
 {
     if (line->share->securing != NULL) {
-        gmi_link_tls_watch(line->share->securing, poller);
+        gmi_link_watch(line->share->securing, poller, GMI_READABLE);
     } else {
         gmi_passing_watch(&line->share->passing, poller);
     }

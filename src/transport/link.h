@@ -3,8 +3,7 @@
  * A transport fills the table below. It knows bytes, never elements, never ranks; who is at the other
  * end is the caller's business. Nothing here blocks.
  *
- *     link_tcp.c    over a connected socket
- *     link_tls.c    over one too, encrypted
+ *     link_tcp.c    over a connected socket, encrypted or not
  *     link_checked.c  wraps one of these: each block of bytes with its checksum
  *     link_shm.c    through memory shared with a process of the same host
  *     link_mem.c    between two ends inside one process, for stepping many ranks in one thread
@@ -19,6 +18,7 @@
 #include <sys/uio.h>
 
 #include "gradmesh.h"
+#include "net/tls.h"
 
 struct gmi_poller;
 struct gmi_link;
@@ -104,12 +104,10 @@ static inline void gmi_link_close(struct gmi_link *link)
 /* A link over a connected socket, which it owns from then on. NULL: no memory (the socket is closed). */
 struct gmi_link *gmi_link_tcp_create(int fd);
 
-/* The same, encrypted with a key that both ends have and that was never used before. It moves nothing before gmi_link_tls_shake
- * returns GM_OK; GM_AGAIN: wait for what gmi_link_tls_watch adds; GM_ERR_PEER_LOST; GM_ERR_PROTOCOL: another key. */
-enum { GMI_TLS_KEY_BYTES = 32 };
+/* The same, encrypted (net/tls.h). It moves nothing before gmi_link_tls_shake returns GM_OK; GM_AGAIN: wait for what a
+ * watch adds; GM_ERR_PEER_LOST; GM_ERR_PROTOCOL: another key. */
 struct gmi_link *gmi_link_tls_create(int fd, bool is_client, const uint8_t key[GMI_TLS_KEY_BYTES]);
 gm_status        gmi_link_tls_shake(struct gmi_link *link);
-void             gmi_link_tls_watch(struct gmi_link *link, struct gmi_poller *poller);
 
 /* Wraps `inner`, which it owns from then on: both ends must. NULL: no memory (inner is closed; it may be NULL). */
 struct gmi_link *gmi_link_checked_wrap(struct gmi_link *inner);

@@ -1,12 +1,11 @@
-/* link_tls.c - a link over a connected TCP socket, encrypted: TLS 1.3 by OpenSSL.
+/* tls.c - TLS 1.3 by OpenSSL, with a pre-shared key, between payload and a socket.
  *
- * Both ends have proven to each other that they know the job's secret and have made a key for this connection from it
- * (rendezvous/secret.h). That is the pre-shared key here, so there are no certificates; a Diffie-Hellman exchange makes
- * what is recorded today useless to who learns the secret tomorrow.
+ * A Diffie-Hellman exchange makes what is recorded today useless to who learns the secret tomorrow; there are no
+ * certificates.
  *
  *     send_some: payload -> records -> out buffer -> socket        recv_some: socket -> OpenSSL's buffer -> payload
  *
- * Both buffers hold some records, so that a system call moves many, and no more than that. Nothing blocks.
+ * Both buffers hold n_records, so that a system call moves many, and no more than that. Nothing blocks.
  *
  * 1. Bytes count as sent when the kernel has taken the whole record that holds them, and not before: so who was told
  *    that his bytes are sent need not come back to have them flushed. Until then `sealed` bytes at the front of what
@@ -15,6 +14,8 @@
  *    descriptor shows it.
  * 3. Everything between the payload and the kernel's counters is overhead, and counted.
  * 4. A key encrypts at most REKEY_RECORDS records. */
+#include "net/tls.h"
+
 #include <openssl/err.h>
 #include <openssl/ssl.h>
 #include <stdatomic.h>
@@ -24,23 +25,20 @@
 #include "base/bytes.h"
 #include "net/poller.h"
 #include "net/socket.h"
-#include "transport/link.h"
 
 enum {
     RECORD_BYTES = 16384,   /* of payload: the most that TLS allows */
     OVERHEAD_BYTES = 256,   /* of a record, with room to spare */
-    BUFFER_BYTES = 8 * (RECORD_BYTES + OVERHEAD_BYTES),
     MAX_QUEUED = 16,        /* records in the out buffer */
     SMALL_BYTES = 4096,     /* parts below that share a record */
     REKEY_RECORDS = 1 << 23 /* AES-GCM is good for 2^24.5 */
 };
 
-struct tls_link {
-    struct gmi_link base;
+struct gmi_tls {
     int             fd;
     SSL            *ssl;
     uint8_t        *out; /* records; the part from out_first to out_end is to be sent */
-    size_t          out_first, out_end;
+    size_t          out_first, out_end, cap_bytes;
     size_t          sealed_bytes;    /* payload in records, not reported as sent */
     size_t          flushed_bytes;   /* ... of these, in records that the kernel has taken whole */
     struct {
@@ -54,6 +52,8 @@ struct tls_link {
     uint64_t        n_records;                   /* since the last key */
     gm_status       fate;                        /* GM_OK, or how it ended: for good, both ways */
     gm_status       arrival;                     /* of the last read from the socket */
+    int             sys_errno;                   /* of these */
+    bool            is_ready;                    /* the handshake is done, and all of it is sent */
     bool            may_have_more;               /* more than was asked for had come, perhaps */
     bool            is_client;
     uint8_t         key[GMI_TLS_KEY_BYTES];
@@ -63,10 +63,10 @@ struct tls_link {
 
 static int bio_write(BIO *bio, const char *bytes, int n_bytes)
 {
-    struct tls_link *t = BIO_get_data(bio);
+    struct gmi_tls *t = BIO_get_data(bio);
     size_t           n = (size_t)n_bytes;
     BIO_clear_retry_flags(bio);
-    if (n > BUFFER_BYTES - t->out_end) { /* cannot be: room is made before */
+    if (n > t->cap_bytes - t->out_end) { /* cannot be: room is made before */
         BIO_set_retry_write(bio);
         return -1;
     }
@@ -78,7 +78,7 @@ static int bio_write(BIO *bio, const char *bytes, int n_bytes)
 
 static int bio_read(BIO *bio, char *bytes, int n_bytes)
 {
-    struct tls_link *t = BIO_get_data(bio);
+    struct gmi_tls *t = BIO_get_data(bio);
     struct iovec     part = { bytes, (size_t)n_bytes };
     size_t           moved;
     int              sys_errno = 0;
@@ -86,7 +86,7 @@ static int bio_read(BIO *bio, char *bytes, int n_bytes)
     t->arrival = gmi_socket_recv_some(t->fd, &part, 1, &moved, &sys_errno);
     t->n_got += moved;
     if (t->arrival == GM_OK) return (int)moved;
-    if (t->arrival != GM_AGAIN) t->base.sys_errno = sys_errno;
+    if (t->arrival != GM_AGAIN) t->sys_errno = sys_errno;
     BIO_set_retry_read(bio); /* t->arrival tells more */
     return -1;
 }
@@ -97,7 +97,7 @@ static long bio_control(BIO *bio, int command, long number, void *pointer)
     return command == BIO_CTRL_FLUSH;
 }
 
-static BIO *make_bio(struct tls_link *t, BIO_METHOD **method)
+static BIO *make_bio(struct gmi_tls *t, BIO_METHOD **method)
 {
     *method = BIO_meth_new(BIO_get_new_index() | BIO_TYPE_SOURCE_SINK, "gradmesh");
     if (*method == NULL) return NULL;
@@ -113,7 +113,7 @@ static BIO *make_bio(struct tls_link *t, BIO_METHOD **method)
 
 /* ---- the key ------------------------------------------------------------------------------------- */
 
-static unsigned give_key(struct tls_link *t, unsigned char *psk, unsigned max_bytes)
+static unsigned give_key(struct gmi_tls *t, unsigned char *psk, unsigned max_bytes)
 {
     if (max_bytes < sizeof t->key) return 0;
     memcpy(psk, t->key, sizeof t->key);
@@ -155,14 +155,14 @@ static SSL_CTX *make_context(bool is_client)
 
 /* ---- between the buffers and the socket ----------------------------------------------------------- */
 
-static gm_status end_with(struct tls_link *t, gm_status status, int sys_errno)
+static gm_status end_with(struct gmi_tls *t, gm_status status, int sys_errno)
 {
     t->fate = status;
-    t->base.sys_errno = sys_errno;
+    t->sys_errno = sys_errno;
     return status;
 }
 
-static void note_flushed(struct tls_link *t)
+static void note_flushed(struct gmi_tls *t)
 {
     while (t->n_queued > 0 && t->queued[t->first_queued].end <= t->n_sent) {
         t->flushed_bytes += t->queued[t->first_queued].bytes;
@@ -172,7 +172,7 @@ static void note_flushed(struct tls_link *t)
 }
 
 /* GM_OK: all is out. GM_AGAIN: the kernel takes no more now. */
-static gm_status flush(struct tls_link *t)
+static gm_status flush(struct gmi_tls *t)
 {
     while (t->out_first < t->out_end) {
         struct iovec part = { t->out + t->out_first, t->out_end - t->out_first };
@@ -190,18 +190,32 @@ static gm_status flush(struct tls_link *t)
 }
 
 /* A refusal of OpenSSL: bytes that no peer of ours sends, or whose authentication fails. */
-static gm_status is_garbled(struct tls_link *t)
+static gm_status is_garbled(struct gmi_tls *t)
 {
     ERR_clear_error();
     return end_with(t, GM_ERR_PROTOCOL, 0);
 }
 
+/* ---- the handshake --------------------------------------------------------------------------------- */
+
+static gm_status shake(struct gmi_tls *t)
+{
+    ERR_clear_error();
+    int       result = SSL_do_handshake(t->ssl);
+    int       why = result == 1 ? SSL_ERROR_NONE : SSL_get_error(t->ssl, result);
+    gm_status status = flush(t); /* an alert too, if it has failed */
+    if (why != SSL_ERROR_NONE && why != SSL_ERROR_WANT_READ) return is_garbled(t);
+    t->is_ready = status == GM_OK && why == SSL_ERROR_NONE;
+    if (status != GM_OK || t->is_ready) return status;
+    return t->arrival;
+}
+
 /* ---- sending --------------------------------------------------------------------------------------- */
 
 /* One record of these bytes into the out buffer; false: no room, or its fate is sealed. */
-static bool seal(struct tls_link *t, const uint8_t *bytes, size_t n_bytes)
+static bool seal(struct gmi_tls *t, const uint8_t *bytes, size_t n_bytes)
 {
-    if (t->n_queued == MAX_QUEUED || BUFFER_BYTES - t->out_end < RECORD_BYTES + 2 * OVERHEAD_BYTES) return false;
+    if (t->n_queued == MAX_QUEUED || t->cap_bytes - t->out_end < RECORD_BYTES + 2 * OVERHEAD_BYTES) return false;
     if (t->n_records == REKEY_RECORDS && SSL_key_update(t->ssl, SSL_KEY_UPDATE_NOT_REQUESTED) == 1) t->n_records = 0;
     size_t written = 0;
     ERR_clear_error();
@@ -218,7 +232,7 @@ static bool seal(struct tls_link *t, const uint8_t *bytes, size_t n_bytes)
 }
 
 /* Small parts share a record: a header and what follows it. */
-static bool seal_next(struct tls_link *t, const struct iovec *parts, int n_parts, size_t skip_bytes)
+static bool seal_next(struct gmi_tls *t, const struct iovec *parts, int n_parts, size_t skip_bytes)
 {
     uint8_t together[SMALL_BYTES];
     size_t  n = 0;
@@ -246,12 +260,9 @@ static size_t total_of(const struct iovec *parts, int n_parts)
     return n;
 }
 
-static gm_status send_some(struct gmi_link *link, const struct iovec *parts, int n_parts, size_t *moved_bytes)
+static gm_status send_more(struct gmi_tls *t, const struct iovec *parts, int n_parts, size_t *moved_bytes)
 {
-    struct tls_link *t = (struct tls_link *)link;
-    size_t           offered_bytes = total_of(parts, n_parts);
-    *moved_bytes = 0;
-    if (t->fate != GM_OK) return t->fate;
+    size_t    offered_bytes = total_of(parts, n_parts);
     gm_status status = flush(t);
     while (status == GM_OK && t->sealed_bytes < offered_bytes) {
         while (seal_next(t, parts, n_parts, t->sealed_bytes) && t->sealed_bytes < offered_bytes) {}
@@ -267,10 +278,20 @@ static gm_status send_some(struct gmi_link *link, const struct iovec *parts, int
     return GM_OK;
 }
 
+gm_status gmi_tls_send_some(struct gmi_tls *t, const struct iovec *parts, int n_parts, size_t *moved_bytes, int *sys_errno)
+{
+    gm_status status = t->fate;
+    *moved_bytes = 0;
+    if (status == GM_OK && !t->is_ready) status = shake(t);
+    if (status == GM_OK) status = send_more(t, parts, n_parts, moved_bytes);
+    if (status != GM_OK && status != GM_AGAIN) *sys_errno = t->sys_errno;
+    return status;
+}
+
 /* ---- receiving ------------------------------------------------------------------------------------- */
 
 /* Fills a part as far as what has come allows: GM_OK when it is full. */
-static gm_status open_into(struct tls_link *t, const struct iovec *part, size_t *moved_bytes)
+static gm_status open_into(struct gmi_tls *t, const struct iovec *part, size_t *moved_bytes)
 {
     for (size_t done = 0; done < part->iov_len;) {
         size_t got = 0;
@@ -286,35 +307,46 @@ static gm_status open_into(struct tls_link *t, const struct iovec *part, size_t 
     return GM_OK;
 }
 
-static gm_status recv_some(struct gmi_link *link, const struct iovec *parts, int n_parts, size_t *moved_bytes)
+gm_status gmi_tls_recv_some(struct gmi_tls *t, const struct iovec *parts, int n_parts, size_t *moved_bytes, int *sys_errno)
 {
-    struct tls_link *t = (struct tls_link *)link;
-    gm_status        status = t->fate == GM_ERR_PROTOCOL ? t->fate : GM_OK;
+    gm_status status = t->fate == GM_ERR_PROTOCOL ? t->fate : GM_OK; /* after others there may still be last words */
     *moved_bytes = 0;
+    if (status == GM_OK && !t->is_ready) status = t->fate == GM_OK ? shake(t) : t->fate;
     for (int i = 0; i < n_parts && status == GM_OK; i++) status = open_into(t, &parts[i], moved_bytes);
     t->payload_recv += *moved_bytes;
     t->may_have_more = status == GM_OK;
-    return *moved_bytes > 0 ? GM_OK : status; /* an end is seen again next time */
+    if (*moved_bytes > 0) return GM_OK; /* an end is seen again next time */
+    if (status != GM_OK && status != GM_AGAIN) *sys_errno = t->sys_errno;
+    return status;
 }
 
-/* ---- the rest of the table -------------------------------------------------------------------------- */
+/* ---- the rest --------------------------------------------------------------------------------------- */
 
-static void watch(struct gmi_link *link, struct gmi_poller *poller, unsigned interest)
+gm_status gmi_tls_shake(struct gmi_tls *t, int *sys_errno)
 {
-    struct tls_link *t = (struct tls_link *)link;
-    bool             has_sent = interest & GMI_WRITABLE && t->flushed_bytes > 0;
-    bool             has_come = interest & GMI_READABLE && t->may_have_more && SSL_has_pending(t->ssl);
+    gm_status status = t->fate != GM_OK ? t->fate : t->is_ready ? GM_OK : shake(t);
+    if (status != GM_OK && status != GM_AGAIN) *sys_errno = t->sys_errno;
+    return status;
+}
+
+void gmi_tls_watch(const struct gmi_tls *t, struct gmi_poller *poller, unsigned interest)
+{
+    bool has_sent = interest & GMI_WRITABLE && t->flushed_bytes > 0;
+    bool has_come = interest & GMI_READABLE && t->may_have_more && SSL_has_pending(t->ssl);
     if (has_sent || has_come) gmi_poller_skip(poller);
+    if (!t->is_ready && t->fate == GM_OK) interest = t->out_first < t->out_end ? GMI_WRITABLE : GMI_READABLE;
     gmi_poller_add(poller, t->fd, interest);
 }
 
-/* Without TLS's own goodbye: the end of a link means nothing by itself (a rank's goodbye goes over its control connection), and
- * the peer may have stopped counting. */
-static void finish(struct gmi_link *link) { gmi_socket_finish_sending(((struct tls_link *)link)->fd); }
-
-static void close_link(struct gmi_link *link)
+void gmi_tls_overhead(const struct gmi_tls *t, uint64_t *sent_bytes, uint64_t *recv_bytes)
 {
-    struct tls_link *t = (struct tls_link *)link;
+    *sent_bytes = t->n_sent - t->payload_sent;
+    *recv_bytes = t->n_got - t->payload_recv;
+}
+
+void gmi_tls_destroy(struct gmi_tls *t)
+{
+    if (t == NULL) return;
     if (t->ssl != NULL) {
         BIO        *bio = SSL_get_rbio(t->ssl);
         BIO_METHOD *method = bio != NULL ? BIO_get_app_data(bio) : NULL;
@@ -323,37 +355,13 @@ static void close_link(struct gmi_link *link)
     }
     ERR_clear_error();
     OPENSSL_cleanse(t->key, sizeof t->key);
-    gmi_socket_close(&t->fd);
     gmi_free(t->out);
     gmi_free(t);
 }
 
-static gm_status kernel_counts(struct gmi_link *link, uint64_t *sent_bytes, uint64_t *recv_bytes)
+static bool set_up(struct gmi_tls *t)
 {
-    return gmi_socket_kernel_counts(((struct tls_link *)link)->fd, sent_bytes, recv_bytes);
-}
-
-static void overhead(const struct gmi_link *link, uint64_t *sent_bytes, uint64_t *recv_bytes)
-{
-    const struct tls_link *t = (const struct tls_link *)link;
-    *sent_bytes = t->n_sent - t->payload_sent;
-    *recv_bytes = t->n_got - t->payload_recv;
-}
-
-static const struct gmi_link_ops tls_ops = {
-    .name = "tcp, encrypted",
-    .send_some = send_some,
-    .recv_some = recv_some,
-    .watch = watch,
-    .finish = finish,
-    .close = close_link,
-    .kernel_counts = kernel_counts,
-    .overhead = overhead,
-};
-
-static bool set_up(struct tls_link *t)
-{
-    t->out = gmi_alloc(BUFFER_BYTES, 1);
+    t->out = gmi_alloc(t->cap_bytes, 1);
     SSL_CTX *context = make_context(t->is_client);
     if (context != NULL) t->ssl = SSL_new(context); /* which keeps the context */
     SSL_CTX_free(context);
@@ -367,43 +375,21 @@ static bool set_up(struct tls_link *t)
     BIO_set_app_data(bio, method);
     SSL_set_bio(t->ssl, bio, bio);
     SSL_set_app_data(t->ssl, t);
-    SSL_set_default_read_buffer_len(t->ssl, BUFFER_BYTES);
+    SSL_set_default_read_buffer_len(t->ssl, t->cap_bytes);
     if (t->is_client) SSL_set_connect_state(t->ssl);
     else SSL_set_accept_state(t->ssl);
     return true;
 }
 
-struct gmi_link *gmi_link_tls_create(int fd, bool is_client, const uint8_t key[GMI_TLS_KEY_BYTES])
+struct gmi_tls *gmi_tls_create(int fd, bool is_client, const uint8_t key[GMI_TLS_KEY_BYTES], int n_records)
 {
-    struct tls_link *t = gmi_alloc(1, sizeof *t);
-    if (t == NULL) {
-        gmi_socket_close(&fd);
-        return NULL;
-    }
-    t->base.ops = &tls_ops;
+    struct gmi_tls *t = gmi_alloc(1, sizeof *t);
+    if (t == NULL) return NULL;
     t->fd = fd;
     t->is_client = is_client;
+    t->cap_bytes = (size_t)n_records * (RECORD_BYTES + OVERHEAD_BYTES) + OVERHEAD_BYTES;
     memcpy(t->key, key, sizeof t->key);
-    gmi_socket_tune(fd);
-    if (set_up(t)) return &t->base;
-    close_link(&t->base);
+    if (set_up(t)) return t;
+    gmi_tls_destroy(t);
     return NULL;
-}
-
-gm_status gmi_link_tls_shake(struct gmi_link *link)
-{
-    struct tls_link *t = (struct tls_link *)link;
-    ERR_clear_error();
-    int       result = SSL_do_handshake(t->ssl);
-    int       why = result == 1 ? SSL_ERROR_NONE : SSL_get_error(t->ssl, result);
-    gm_status status = flush(t); /* an alert too, if it has failed */
-    if (why != SSL_ERROR_NONE && why != SSL_ERROR_WANT_READ) return is_garbled(t);
-    if (status != GM_OK || why == SSL_ERROR_NONE) return status;
-    return t->arrival;
-}
-
-void gmi_link_tls_watch(struct gmi_link *link, struct gmi_poller *poller)
-{
-    struct tls_link *t = (struct tls_link *)link;
-    gmi_poller_add(poller, t->fd, t->out_first < t->out_end ? GMI_WRITABLE : GMI_READABLE);
 }
