@@ -83,7 +83,7 @@ static gm_status check_options(const gm_comm_options *o, gm_error *error)
 static gm_status load_secret(struct gm_comm *comm, const gm_comm_options *o, gm_error *error)
 {
     comm->secret.lets_anybody_in = o->insecure;
-    comm->is_encrypted = o->encrypt;
+    comm->is_encrypted = comm->secret.encrypts = o->encrypt;
     comm->is_checked = wants_checksum(o);
     if (o->world_size == 1) return GM_OK; /* there is nobody to prove it to */
     if (o->secret_file != NULL && o->secret_file[0] != '\0') return gmi_secret_load(&comm->secret, o->secret_file, error);
@@ -162,7 +162,7 @@ static gm_status set_up_root(struct gm_comm *comm, const gm_comm_options *o, gm_
     comm->try_ns = (o->spin_us >= 0 ? o->spin_us : DEFAULT_SPIN_US) * INT64_C(1000);
     comm->log = (struct gmi_log){ .write = o->log, .user = o->log_user, .level = o->log_level };
     comm->transport = gmi_transport_find(or_default(o->transport, "auto"));
-    comm->store.fd = comm->service_wake_fd = comm->status_fd = -1;
+    comm->store.stream.fd = comm->service_wake_fd = comm->status_fd = -1;
     snprintf(comm->job_id, sizeof comm->job_id, "%s", or_default(o->job_id, ""));
     snprintf(comm->group_name, sizeof comm->group_name, "%s", or_default(o->group, "world"));
     snprintf(comm->algorithm, sizeof comm->algorithm, "%s", or_default(o->algorithm, "auto"));

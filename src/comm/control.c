@@ -17,7 +17,7 @@ gm_status gmi_control_init(struct gmi_control *c, int rank, int n_ranks, const c
                                .profile = gmi_builtin_profile };
     c->members = gmi_alloc((size_t)n_ranks, sizeof *c->members);
     if (c->members == NULL) return GM_ERR_NOMEM;
-    for (int k = 0; k < n_ranks; k++) c->members[k].courier.fd = -1;
+    for (int k = 0; k < n_ranks; k++) c->members[k].courier.stream = gmi_stream_plain(-1);
     c->members[rank].process = gmi_process_self();
     if (rank == 0 && gmi_waits_init(&c->waits, n_ranks) != GM_OK) return GM_ERR_NOMEM;
     c->next_missing_ns = gmi_deadline_after_ms(MISSING_EVERY_MS);
@@ -322,7 +322,7 @@ static void step_member(struct gmi_control *c, int rank)
     size_t              max_body_bytes = MAX_FINGERPRINT_BYTES + 1024 + (size_t)c->n_ranks * (GMI_ADDRESS_TEXT_BYTES + 40);
     uint8_t             kind;
     struct gmi_reader   body;
-    if (courier->fd < 0) return;
+    if (courier->stream.fd < 0) return;
     while (gmi_courier_next(courier, max_body_bytes, &kind, &body)) {
         gmi_control_heard(c, rank);
         hear(c, rank, kind, &body);

@@ -129,14 +129,14 @@ void gmi_control_fini(struct gmi_control *c);
 /* Rank 0: may this rank open a control connection? See gmi_judge_fn. */
 gm_status gmi_control_judge(struct gmi_control *c, const struct gmi_hello *peer, char *why, size_t why_bytes);
 /* Rank 0: the connection of `rank` after its handshake. */
-void gmi_control_admit(struct gmi_control *c, int rank, int fd);
+void gmi_control_admit(struct gmi_control *c, int rank, struct gmi_stream stream);
 /* Others: the connection to rank 0 after its handshake; joins with our listening address. */
-void gmi_control_attach(struct gmi_control *c, int fd, const char *own_address);
+void gmi_control_attach(struct gmi_control *c, struct gmi_stream stream, const char *own_address);
 /* Rank 0: its own listening address. */
 void gmi_control_join_self(struct gmi_control *c, const char *own_address);
 
 /* The connection to the new middle. */
-void gmi_control_moved(struct gmi_control *c, int fd);
+void gmi_control_moved(struct gmi_control *c, struct gmi_stream stream);
 
 /* Records a failure unless there is one, and has it told to the others. */
 void gmi_control_fail(struct gmi_control *c, const struct gmi_failure *failure);

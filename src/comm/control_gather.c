@@ -140,7 +140,7 @@ gm_status gmi_control_judge(struct gmi_control *c, const struct gmi_hello *peer,
         snprintf(why, why_bytes, "this communicator is ending; come again");
         return GM_ERR_STATE;
     }
-    if (m->has_joined && !gmi_socket_is_over(m->courier.fd)) {
+    if (m->has_joined && !gmi_socket_is_over(m->courier.stream.fd)) {
         snprintf(why, why_bytes, "rank %d is already taken by the process at %s; each rank may be started once", rank,
                  m->address);
         return GM_ERR_REFUSED;
@@ -152,15 +152,15 @@ gm_status gmi_control_judge(struct gmi_control *c, const struct gmi_hello *peer,
     return GM_OK;
 }
 
-void gmi_control_admit(struct gmi_control *c, int rank, int fd)
+void gmi_control_admit(struct gmi_control *c, int rank, struct gmi_stream stream)
 {
     struct gmi_member *m = &c->members[rank];
     if (c->phase == GMI_READY) {
-        gmi_control_connect(c, rank, fd);
+        gmi_control_connect(c, rank, stream);
         return;
     }
     gmi_courier_fini(&m->courier);
-    gmi_courier_init(&m->courier, fd);
+    gmi_courier_init(&m->courier, stream);
     gmi_control_heard(c, rank);
     m->has_joined = false;
 }
@@ -228,9 +228,9 @@ void gmi_control_join_self(struct gmi_control *c, const char *own_address)
     conclude_if_complete(c);
 }
 
-void gmi_control_attach(struct gmi_control *c, int fd, const char *own_address)
+void gmi_control_attach(struct gmi_control *c, struct gmi_stream stream, const char *own_address)
 {
-    gmi_courier_init(&c->members[c->hub].courier, fd);
+    gmi_courier_init(&c->members[c->hub].courier, stream);
     gmi_control_heard(c, c->hub);
     struct gmi_buffer body = { 0 };
     set_own_address(c, own_address);

@@ -22,7 +22,7 @@ enum { GRACE_MS = 20 };
 bool gmi_control_is_expected(const struct gmi_control *c, int rank)
 {
     const struct gmi_member *m = &c->members[rank];
-    if (c->phase != GMI_READY || rank == c->rank || m->has_left || m->courier.fd >= 0) return false;
+    if (c->phase != GMI_READY || rank == c->rank || m->has_left || m->courier.stream.fd >= 0) return false;
     return gmi_control_is_hub(c) || (c->is_moving && rank == c->hub);
 }
 
@@ -89,21 +89,21 @@ gm_status gmi_control_judge_move(struct gmi_control *c, const struct gmi_hello *
     return GM_OK;
 }
 
-void gmi_control_connect(struct gmi_control *c, int rank, int fd)
+void gmi_control_connect(struct gmi_control *c, int rank, struct gmi_stream stream)
 {
     struct gmi_member *m = &c->members[rank];
     gmi_courier_fini(&m->courier);
-    gmi_courier_init(&m->courier, fd);
+    gmi_courier_init(&m->courier, stream);
     m->courier.out = m->held;
     m->held = (struct gmi_buffer){ 0 };
     gmi_control_heard(c, rank);
     gmi_courier_flush(&m->courier);
 }
 
-void gmi_control_moved(struct gmi_control *c, int fd)
+void gmi_control_moved(struct gmi_control *c, struct gmi_stream stream)
 {
     c->is_moving = false;
-    gmi_control_connect(c, c->hub, fd);
+    gmi_control_connect(c, c->hub, stream);
     gmi_log(c->log, GM_LOG_DEBUG, "rank %d: rank %d is in the middle of the control connections now", c->rank, c->hub);
     if (c->is_leaving) gmi_courier_finish(&c->members[c->hub].courier);
 }

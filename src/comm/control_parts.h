@@ -27,7 +27,7 @@ void gmi_control_move(struct gmi_control *c);
 /* May this rank connect to us as to the new middle? */
 gm_status gmi_control_judge_move(struct gmi_control *c, const struct gmi_hello *peer, char *why, size_t why_bytes);
 /* Takes the connection of a rank that was expected, and sends what was held for it. */
-void gmi_control_connect(struct gmi_control *c, int rank, int fd);
+void gmi_control_connect(struct gmi_control *c, int rank, struct gmi_stream stream);
 /* Do we expect to be connected to it in a moment? */
 bool gmi_control_is_expected(const struct gmi_control *c, int rank);
 

@@ -8,17 +8,17 @@
 /* A host or a link that is gone is noticed so long after the next heartbeat. */
 enum { ANSWER_MS = 2000 };
 
-void gmi_courier_init(struct gmi_courier *c, int fd)
+void gmi_courier_init(struct gmi_courier *c, struct gmi_stream stream)
 {
-    *c = (struct gmi_courier){ .fd = fd };
-    if (fd < 0) return;
-    gmi_socket_tune(fd);
-    gmi_socket_expect_answers(fd, ANSWER_MS);
+    *c = (struct gmi_courier){ .stream = stream };
+    if (stream.fd < 0) return;
+    gmi_socket_tune(stream.fd);
+    gmi_socket_expect_answers(stream.fd, ANSWER_MS);
 }
 
 void gmi_courier_fini(struct gmi_courier *c)
 {
-    gmi_socket_close(&c->fd);
+    gmi_stream_close(&c->stream);
     gmi_buffer_fini(&c->in);
     gmi_buffer_fini(&c->out);
 }
@@ -48,7 +48,7 @@ void gmi_courier_flush(struct gmi_courier *c)
     while (gmi_courier_is_open(c) && c->out.used_bytes > 0) {
         struct iovec part = { c->out.bytes, c->out.used_bytes };
         size_t    moved;
-        gm_status status = gmi_socket_send_some(c->fd, &part, 1, &moved, &c->sys_errno);
+        gm_status status = gmi_stream_send_some(&c->stream, &part, 1, &moved, &c->sys_errno);
         gmi_buffer_consume(&c->out, moved);
         if (status == GM_AGAIN) return;
         if (status != GM_OK) {
@@ -59,7 +59,7 @@ void gmi_courier_flush(struct gmi_courier *c)
             return;
         }
     }
-    if (c->is_finished && c->fd >= 0) gmi_socket_finish_sending(c->fd);
+    if (c->is_finished && c->stream.fd >= 0) gmi_socket_finish_sending(c->stream.fd);
 }
 
 void gmi_courier_finish(struct gmi_courier *c)
@@ -79,10 +79,11 @@ static bool read_more(struct gmi_courier *c)
     uint8_t      bytes[4096];
     struct iovec part = { bytes, sizeof bytes };
     size_t       moved;
-    gm_status    status = gmi_socket_recv_some(c->fd, &part, 1, &moved, &c->sys_errno);
+    gm_status    status = gmi_stream_recv_some(&c->stream, &part, 1, &moved, &c->sys_errno);
     if (status == GM_AGAIN) return false;
     if (status != GM_OK) {
         c->is_over = true;
+        if (status == GM_ERR_PROTOCOL) c->sys_errno = EPROTO;
         return false;
     }
     gmi_buffer_append(&c->in, bytes, moved);
@@ -123,5 +124,5 @@ void gmi_courier_watch(const struct gmi_courier *c, struct gmi_poller *poller)
     if (!gmi_courier_is_open(c)) return;
     bool has_more = c->out.used_bytes > 0;
     if (c->is_deaf && !has_more) return; /* its end of file would be ready all the time */
-    gmi_poller_add(poller, c->fd, (c->is_deaf ? 0u : GMI_READABLE) | (has_more ? GMI_WRITABLE : 0u));
+    gmi_stream_watch(&c->stream, poller, (c->is_deaf ? 0u : GMI_READABLE) | (has_more ? GMI_WRITABLE : 0u));
 }

@@ -6,12 +6,12 @@
 #define GMI_COURIER_H
 
 #include "base/buffer.h"
-#include "net/poller.h"
+#include "net/stream.h"
 
 enum { GMI_MESSAGE_HEADER_BYTES = 8 };
 
 struct gmi_courier {
-    int               fd; /* owned; -1: none */
+    struct gmi_stream stream; /* owned; fd -1: none */
     struct gmi_buffer in, out;
     size_t            in_used_bytes; /* of a message that was handed out by the last _next */
     bool              is_over;       /* the connection has ended, or sent what cannot be a message */
@@ -20,9 +20,9 @@ struct gmi_courier {
     int               sys_errno;
 };
 
-void gmi_courier_init(struct gmi_courier *c, int fd);
+void gmi_courier_init(struct gmi_courier *c, struct gmi_stream stream);
 void gmi_courier_fini(struct gmi_courier *c);
-static inline bool gmi_courier_is_open(const struct gmi_courier *c) { return c->fd >= 0 && !c->is_over; }
+static inline bool gmi_courier_is_open(const struct gmi_courier *c) { return c->stream.fd >= 0 && !c->is_over; }
 
 /* The same bytes into a buffer, for a courier to come. */
 void gmi_courier_frame(struct gmi_buffer *into, uint8_t kind, const struct gmi_buffer *body);

@@ -16,8 +16,8 @@ static void open_pair(struct gmi_courier *a, struct gmi_courier *b)
 {
     int fds[2];
     assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, fds), 0);
-    gmi_courier_init(a, fds[0]);
-    gmi_courier_init(b, fds[1]);
+    gmi_courier_init(a, gmi_stream_plain(fds[0]));
+    gmi_courier_init(b, gmi_stream_plain(fds[1]));
 }
 
 static void close_pair(struct gmi_courier *a, struct gmi_courier *b)
@@ -77,7 +77,7 @@ static void a_message_that_comes_byte_by_byte_is_given_out_once(void **state)
     open_pair(&a, &b);
     for (size_t i = 0; i < sizeof wire; i++) {
         assert_false(next(&b, &kind, &body));
-        assert_int_equal(write(a.fd, wire + i, 1), 1);
+        assert_int_equal(write(a.stream.fd, wire + i, 1), 1);
     }
     assert_true(next(&b, &kind, &body));
     assert_int_equal(kind, 42);
@@ -128,7 +128,7 @@ static void an_oversized_message_is_refused_before_memory_is_taken(void **state)
         uint8_t            header[GMI_MESSAGE_HEADER_BYTES] = { 0 }, kind;
         open_pair(&a, &b);
         gmi_put_u32(header, sizes[i]);
-        assert_int_equal(write(a.fd, header, sizeof header), sizeof header);
+        assert_int_equal(write(a.stream.fd, header, sizeof header), sizeof header);
         assert_false(next(&b, &kind, &body));
         assert_true(b.is_over);
         assert_int_equal(b.sys_errno, EPROTO);
@@ -187,7 +187,7 @@ static void what_a_peer_said_before_it_vanished_is_still_heard(void **state)
     send_text(&b, 4, "rank 2 is gone");
     gmi_courier_flush(&b);
     gmi_courier_fini(&b);
-    b.fd = -1;
+    b.stream.fd = -1;
     send_text(&a, 1, "hello?"); /* fails; that is not the end of reading */
     gmi_courier_flush(&a);
     assert_true(next(&a, &kind, &body));
@@ -212,7 +212,7 @@ static void half_a_message_never_goes_out(void **state)
         assert_true(a.is_over);
         assert_int_equal(a.sys_errno, ENOMEM);
         gmi_courier_flush(&a);
-        assert_int_equal(read(b.fd, &byte, 1), -1);
+        assert_int_equal(read(b.stream.fd, &byte, 1), -1);
         gmi_buffer_fini(&body);
         close_pair(&a, &b);
     }
@@ -232,7 +232,7 @@ static void random_bytes_end_it_or_wait(void **state)
         if (i % 2) { /* small lengths, so that messages come of it */
             for (size_t k = 1; k < n; k++) wire[k] = k % 8 == 0 ? wire[k] % 8 : 0;
         }
-        assert_int_equal(write(a.fd, wire, n), n);
+        assert_int_equal(write(a.stream.fd, wire, n), n);
         gmi_courier_fini(&a);
         int n_messages = 0;
         while (next(&b, &kind, &body)) {
@@ -252,7 +252,7 @@ static void none_is_closed(void **state)
     struct gmi_reader  body;
     struct gmi_poller  p;
     uint8_t            kind;
-    gmi_courier_init(&none, -1);
+    gmi_courier_init(&none, gmi_stream_plain(-1));
     assert_false(gmi_courier_is_open(&none));
     gmi_courier_send(&none, 1, NULL);
     gmi_courier_flush(&none);

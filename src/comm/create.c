@@ -129,7 +129,7 @@ static gm_status reach_store(struct creation *k, const char *host, int port)
 static gm_status listen_for_others(struct creation *k)
 {
     struct gmi_address address;
-    gmi_socket_own_address(k->comm->store.fd, &address);
+    gmi_socket_own_address(k->comm->store.stream.fd, &address);
     gm_status status = GM_OK;
     if (k->options->interface_names != NULL && k->options->interface_names[0] != '\0') {
         status = gmi_interface_choose(&address, k->options->interface_names, address.storage.ss_family, k->error);
@@ -203,7 +203,7 @@ static gm_status wait_for_rank_0(struct creation *k, char *address)
     }
 }
 
-static gm_status dial_rank_0(struct creation *k, const char *address_text, int *fd)
+static gm_status dial_rank_0(struct creation *k, const char *address_text, struct gmi_stream *stream)
 {
     char host[256], whom[160];
     int  port;
@@ -213,20 +213,20 @@ static gm_status dial_rank_0(struct creation *k, const char *address_text, int *
     snprintf(whom, sizeof whom, "rank 0 at %.120s", address_text);
     struct gmi_dial dial = { .host = host, .port = port, .own = &hello, .secret = &k->comm->secret, .whom = whom, .deadline_ns = k->deadline_ns,
                              .look_again_ns = gmi_deadline_after_ms(RETRY_MS), .log = &k->comm->log };
-    return gmi_dial(&dial, fd, k->error);
+    return gmi_dial(&dial, stream, k->error);
 }
 
 static gm_status join_rank_0(struct creation *k)
 {
     struct gm_comm *comm = k->comm;
     char      address[GMI_STORE_MAX_VALUE_BYTES + 1];
-    int       fd = -1;
+    struct gmi_stream stream = gmi_stream_plain(-1);
     gm_status status = GM_OK;
     if (comm->rank != 0) {
         do { /* an address that does not answer may be of a rank 0 that is being replaced */
             status = wait_for_rank_0(k, address);
             if (status != GM_OK) return status;
-            status = dial_rank_0(k, address, &fd);
+            status = dial_rank_0(k, address, &stream);
         } while (status == GM_AGAIN);
         if (status != GM_OK) return status;
     }
@@ -234,7 +234,7 @@ static gm_status join_rank_0(struct creation *k)
     if (comm->rank == 0) {
         gmi_control_join_self(&comm->control, k->own_address);
     } else {
-        gmi_control_attach(&comm->control, fd, k->own_address);
+        gmi_control_attach(&comm->control, stream, k->own_address);
     }
     pthread_mutex_unlock(&comm->lock);
     gmi_service_wake(comm);

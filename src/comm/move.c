@@ -65,8 +65,10 @@ void gmi_move_step(struct gm_comm *root)
     if (root->move_call == NULL) return;
     gm_status status = gmi_call_progress(root->move_call);
     if (status == GM_AGAIN && root->move_call->error.sys_errno != ECONNREFUSED) return;
+    struct gmi_stream stream;
+    if (status == GM_OK) status = gmi_call_take_stream(root->move_call, &stream);
     if (status == GM_OK) {
-        gmi_control_moved(c, gmi_call_take_fd(root->move_call));
+        gmi_control_moved(c, stream);
     } else if (status == GM_ERR_SYSTEM) {
         refused(root);
         c->move_ns = GMI_NEVER;

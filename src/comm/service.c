@@ -108,7 +108,8 @@ static void admit(void *user, int fd, const struct gmi_handshake *finished)
     struct gm_comm *comm = user;
     int             rank = finished->peer.rank;
     if (finished->peer.channel == GMI_CHANNEL_CONTROL) {
-        gmi_control_admit(&comm->control, rank, fd);
+        struct gmi_stream stream; /* who gets none sees its end, and calls again */
+        if (gmi_handshake_stream(finished, fd, &stream) == GM_OK) gmi_control_admit(&comm->control, rank, stream);
         return;
     }
     gmi_line_admit(comm, fd, finished);

@@ -177,4 +177,9 @@ int gmi_call_take_fd(struct gmi_call *c)
     return fd;
 }
 
+gm_status gmi_call_take_stream(struct gmi_call *c, struct gmi_stream *stream)
+{
+    return gmi_handshake_stream(&c->handshake, gmi_call_take_fd(c), stream);
+}
+
 void gmi_call_fini(struct gmi_call *c) { hang_up(c); }

@@ -45,7 +45,7 @@ struct gmi_call {
 void gmi_call_init(struct gmi_call *c, const char *host, int port, const struct gmi_hello *own,
                    const struct gmi_secret *secret, gmi_judge_fn judge);
 
-/* GM_OK: gmi_call_take_fd has the connection. GM_AGAIN: wait. Else turned away; c->error says why. */
+/* GM_OK: gmi_call_take_fd or _take_stream has the connection. GM_AGAIN: wait. Else turned away; c->error says why. */
 gm_status gmi_call_progress(struct gmi_call *c);
 
 /* Adds what it waits for. It must also be progressed at gmi_call_next_ns. */
@@ -53,6 +53,7 @@ void    gmi_call_watch(const struct gmi_call *c, struct gmi_poller *poller);
 int64_t gmi_call_next_ns(const struct gmi_call *c);
 
 int  gmi_call_take_fd(struct gmi_call *c);
+gm_status gmi_call_take_stream(struct gmi_call *c, struct gmi_stream *stream); /* instead; gmi_handshake_stream */
 void gmi_call_fini(struct gmi_call *c);
 
 #endif

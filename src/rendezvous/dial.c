@@ -34,14 +34,17 @@ static gm_status wait_for_call(const struct gmi_dial *d, struct gmi_call *call, 
     }
 }
 
-gm_status gmi_dial(const struct gmi_dial *d, int *fd, gm_error *error)
+gm_status gmi_dial(const struct gmi_dial *d, struct gmi_stream *stream, gm_error *error)
 {
     struct gmi_call   call;
     struct gmi_poller poller;
     gmi_call_init(&call, d->host, d->port, d->own, d->secret, d->judge);
     gmi_poller_init(&poller);
     gm_status status = wait_for_call(d, &call, &poller, error);
-    *fd = status == GM_OK ? gmi_call_take_fd(&call) : -1;
+    *stream = gmi_stream_plain(-1);
+    if (status == GM_OK && gmi_call_take_stream(&call, stream) != GM_OK) {
+        status = gmi_error_set(error, GM_ERR_NOMEM, "no memory to encrypt the connection with %s", d->whom);
+    }
     gmi_call_fini(&call);
     gmi_poller_fini(&poller);
     return status;

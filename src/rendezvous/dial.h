@@ -19,8 +19,8 @@ struct gmi_dial {
     const struct gmi_log   *log;
 };
 
-/* GM_OK: *fd is connected, both sides agreed. GM_ERR_TIMEOUT: says the last reason. Refusals: as the peer
- * gave them. */
-gm_status gmi_dial(const struct gmi_dial *dial, int *fd, gm_error *error);
+/* GM_OK: *stream is connected, both sides agreed. GM_ERR_TIMEOUT: says the last reason. Refusals: as the peer
+ * gave them. GM_ERR_NOMEM. */
+gm_status gmi_dial(const struct gmi_dial *dial, struct gmi_stream *stream, gm_error *error);
 
 #endif

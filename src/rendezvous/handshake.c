@@ -7,6 +7,7 @@
  * A refusal is sent in one go, as far as the peer's kernel takes it: nothing of ours is under way at that time. */
 #include "rendezvous/handshake.h"
 
+#include <openssl/crypto.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -291,6 +292,7 @@ void gmi_handshake_init(struct gmi_handshake *h, int fd, bool is_caller, const s
     struct gmi_hello hello = *own;
     hello.version = GMI_PROTOCOL_VERSION;
     hello.flags = has_secret(h) ? GMI_HELLO_HAS_SECRET : 0;
+    if (has_secret(h) && secret->encrypts) hello.flags |= GMI_HELLO_ENCRYPTS;
     gmi_random_bytes(hello.nonce, sizeof hello.nonce);
     gmi_hello_encode(&hello, own_hello(h));
     if (is_caller) queue(h, own_hello(h), GMI_HELLO_BYTES);
@@ -354,6 +356,19 @@ void gmi_handshake_watch(const struct gmi_handshake *h, struct gmi_poller *polle
 bool gmi_handshake_link_key(const struct gmi_handshake *h, uint8_t key[GMI_LINK_KEY_BYTES])
 {
     return gmi_secret_link_key(h->secret, &h->hellos, key);
+}
+
+gm_status gmi_handshake_stream(const struct gmi_handshake *h, int fd, struct gmi_stream *stream)
+{
+    bool    is_encrypted = has_secret(h) && (h->secret->encrypts || (h->peer.flags & GMI_HELLO_ENCRYPTS));
+    uint8_t key[GMI_LINK_KEY_BYTES];
+    *stream = gmi_stream_plain(fd);
+    if (!is_encrypted) return GM_OK;
+    if (gmi_handshake_link_key(h, key)) stream->tls = gmi_tls_create(fd, h->is_caller, key, 1);
+    OPENSSL_cleanse(key, sizeof key);
+    if (stream->tls != NULL) return GM_OK;
+    gmi_stream_close(stream);
+    return GM_ERR_NOMEM;
 }
 
 int gmi_handshake_take_fd(struct gmi_handshake *h)

@@ -14,11 +14,16 @@
  * our proof. Never a byte beyond the handshake is read. Whoever sends bytes that are no hello gets one line of text and
  * is closed.
  *
+ * With a secret, and if either side wants it (the hellos say so, and the proofs cover them), what follows is encrypted. The
+ * two need not agree here: that all ranks have the same settings is seen later, and told over a connection that is
+ * encrypted then.
+ *
  * States: handshake.c. Never blocks. */
 #ifndef GMI_HANDSHAKE_H
 #define GMI_HANDSHAKE_H
 
 #include "net/poller.h"
+#include "net/stream.h"
 #include "rendezvous/secret.h"
 
 enum { GMI_VERDICT_TEXT_BYTES = 400, GMI_VERDICT_BYTES = 4 };
@@ -77,6 +82,9 @@ bool gmi_handshake_link_key(const struct gmi_handshake *h, uint8_t key[GMI_LINK_
 
 /* The connected socket, when done. */
 int  gmi_handshake_take_fd(struct gmi_handshake *h);
+/* What becomes of it, if its channel has nothing else to settle before: encrypted, if either side wants that. GM_OK;
+ * GM_ERR_NOMEM: it is closed. */
+gm_status gmi_handshake_stream(const struct gmi_handshake *h, int fd, struct gmi_stream *stream);
 void gmi_handshake_fini(struct gmi_handshake *h);
 
 #endif

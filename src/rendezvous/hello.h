@@ -14,7 +14,8 @@ enum { GMI_HELLO_BYTES = 96, GMI_PROTOCOL_VERSION = 1, GMI_JOB_ID_BYTES = 32, GM
 /* What a connection is for. */
 enum gmi_channel { GMI_CHANNEL_STORE = 1, GMI_CHANNEL_CONTROL = 2, GMI_CHANNEL_DATA = 3, GMI_CHANNEL_MESSAGES = 4 };
 
-enum { GMI_HELLO_HAS_SECRET = 1 }; /* and will prove it */
+enum { GMI_HELLO_HAS_SECRET = 1,  /* and will prove it */
+       GMI_HELLO_ENCRYPTS = 2 };  /* wants what follows the handshake encrypted */
 
 enum { GMI_NO_RANK = -1 }; /* a store's own, or any */
 

@@ -17,6 +17,7 @@ enum { GMI_SECRET_BYTES = 32, GMI_PROOF_BYTES = 32, GMI_LINK_KEY_BYTES = 32 };
 struct gmi_secret {
     bool    is_set;
     bool    lets_anybody_in; /* the user said so: without a secret beyond loopback */
+    bool    encrypts;        /* the user said so: connections are encrypted with keys made from it */
     uint8_t key[GMI_SECRET_BYTES];
 };
 

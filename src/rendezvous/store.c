@@ -38,12 +38,12 @@ gm_status gmi_store_connect(struct gmi_store *store, const char *host, int port,
     hello.target = GMI_NO_RANK;
     struct gmi_dial dial = { .host = host, .port = port, .own = &hello, .secret = secret, .judge = judge, .whom = whom,
                              .deadline_ns = deadline_ns, .look_again_ns = GMI_NEVER, .log = log };
-    gm_status status = gmi_dial(&dial, &store->fd, error);
-    if (status == GM_OK) gmi_socket_tune(store->fd);
+    gm_status status = gmi_dial(&dial, &store->stream, error);
+    if (status == GM_OK) gmi_socket_tune(store->stream.fd);
     return status;
 }
 
-void gmi_store_close(struct gmi_store *store) { gmi_socket_close(&store->fd); }
+void gmi_store_close(struct gmi_store *store) { gmi_stream_close(&store->stream); }
 
 /* Moves all `n_bytes` or fails; GM_AGAIN at the deadline, only if nothing moved. */
 static gm_status move_all(struct gmi_store *store, void *bytes, size_t n_bytes, bool is_sending,
@@ -57,16 +57,20 @@ static gm_status move_all(struct gmi_store *store, void *bytes, size_t n_bytes, 
         struct iovec part = { (uint8_t *)bytes + done, n_bytes - done };
         size_t moved;
         int    sys_errno = 0;
-        status = is_sending ? gmi_socket_send_some(store->fd, &part, 1, &moved, &sys_errno)
-                            : gmi_socket_recv_some(store->fd, &part, 1, &moved, &sys_errno);
+        status = is_sending ? gmi_stream_send_some(&store->stream, &part, 1, &moved, &sys_errno)
+                            : gmi_stream_recv_some(&store->stream, &part, 1, &moved, &sys_errno);
         done += moved;
         if (status == GM_ERR_PEER_LOST) {
             gmi_error_set(error, status, "the store has gone: %s", sys_errno ? strerror(sys_errno) : "end of file");
             break;
         }
+        if (status == GM_ERR_PROTOCOL) {
+            gmi_error_set(error, status, "the store sent bytes that are not encrypted with the key of the connection");
+            break;
+        }
         if (status != GM_AGAIN) continue;
         gmi_poller_clear(&poller);
-        gmi_poller_add(&poller, store->fd, is_sending ? GMI_WRITABLE : GMI_READABLE);
+        gmi_stream_watch(&store->stream, &poller, is_sending ? GMI_WRITABLE : GMI_READABLE);
         status = gmi_poller_wait(&poller, deadline_ns);
         if (status == GM_AGAIN && done == 0) break;
         if (status != GM_OK) {

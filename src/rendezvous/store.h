@@ -3,11 +3,12 @@
 #define GMI_STORE_H
 
 #include "base/log.h"
+#include "net/stream.h"
 #include "rendezvous/secret.h"
 #include "rendezvous/store_wire.h"
 
 struct gmi_store {
-    int fd; /* -1: not connected. Keys that were claimed live until it is closed. */
+    struct gmi_stream stream; /* fd -1: not connected. Keys that were claimed live until it is closed. */
 };
 
 /* With own->session gmi_process_number() it must be a store that this very process serves.

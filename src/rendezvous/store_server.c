@@ -18,7 +18,7 @@ struct entry {
 
 struct client {
     struct client   *next;
-    int              fd;
+    struct gmi_stream stream;
     struct gmi_hello hello;
     uint8_t          in[GMI_STORE_HEADER_BYTES + GMI_STORE_MAX_KEY_BYTES + GMI_STORE_MAX_VALUE_BYTES];
     size_t           in_bytes;
@@ -154,7 +154,7 @@ static void flush(struct client *c)
         struct iovec part = { c->out + c->out_sent_bytes, c->out_bytes - c->out_sent_bytes };
         size_t    moved;
         int       sys_errno;
-        gm_status status = gmi_socket_send_some(c->fd, &part, 1, &moved, &sys_errno);
+        gm_status status = gmi_stream_send_some(&c->stream, &part, 1, &moved, &sys_errno);
         c->out_sent_bytes += moved;
         if (status == GM_AGAIN) return;
         if (status != GM_OK) c->is_over = true;
@@ -178,7 +178,7 @@ static void serve_claim(struct gmi_store_server *s, struct client *c, const char
 {
     struct entry *held = find(s, key);
     /* A holder whose process is gone may not have been noticed yet. */
-    if (held != NULL && held->owner != c && gmi_socket_is_over(held->owner->fd)) {
+    if (held != NULL && held->owner != c && gmi_socket_is_over(held->owner->stream.fd)) {
         held->owner->is_over = true;
         forget_entries_of(s, held->owner);
         held = NULL;
@@ -186,7 +186,7 @@ static void serve_claim(struct gmi_store_server *s, struct client *c, const char
     if (held != NULL) {
         struct gmi_address address;
         char text[GMI_ADDRESS_TEXT_BYTES] = "?", why[GMI_STORE_MAX_VALUE_BYTES + 1];
-        if (gmi_socket_peer_address(held->owner->fd, &address) == GM_OK) gmi_address_format(&address, text);
+        if (gmi_socket_peer_address(held->owner->stream.fd, &address) == GM_OK) gmi_address_format(&address, text);
         snprintf(why, sizeof why, "rank %d is already taken by the process at %s; each rank may be started once",
                  (int)c->hello.rank, text);
         gmi_log(s->log, GM_LOG_WARN, "store: a second process that calls itself rank %d was refused; the first one goes on",
@@ -280,7 +280,7 @@ static void step_client(struct gmi_store_server *s, struct client *c)
         }
         size_t    moved;
         int       sys_errno;
-        gm_status status = gmi_socket_recv_some(c->fd, &part, 1, &moved, &sys_errno);
+        gm_status status = gmi_stream_recv_some(&c->stream, &part, 1, &moved, &sys_errno);
         c->in_bytes += moved;
         if (status == GM_AGAIN) return;
         if (status != GM_OK) c->is_over = true;
@@ -297,7 +297,7 @@ static void remove_dead_clients(struct gmi_store_server *s)
         }
         *at = c->next;
         forget_entries_of(s, c);
-        gmi_socket_close(&c->fd);
+        gmi_stream_close(&c->stream);
         gmi_free(c->out);
         gmi_free(c);
     }
@@ -308,7 +308,7 @@ static void remove_dead_clients(struct gmi_store_server *s)
 static void forget_who_is_gone(struct gmi_store_server *s)
 {
     for (struct client *c = s->clients; c != NULL; c = c->next) {
-        if (!gmi_socket_is_over(c->fd)) continue;
+        if (!gmi_socket_is_over(c->stream.fd)) continue;
         c->is_over = true; /* removed at the end of this step */
         forget_entries_of(s, c);
     }
@@ -346,21 +346,22 @@ static gm_status judge(void *user, const struct gmi_hello *peer, char *why, size
     return GM_OK;
 }
 
-void gmi_store_server_admit(struct gmi_store_server *s, int fd, const struct gmi_hello *hello)
+void gmi_store_server_admit(struct gmi_store_server *s, struct gmi_stream stream, const struct gmi_hello *hello)
 {
     struct client *c = gmi_alloc(1, sizeof *c);
     if (c == NULL) {
-        gmi_socket_close(&fd);
+        gmi_stream_close(&stream);
         return;
     }
-    gmi_socket_tune(fd);
-    *c = (struct client){ .next = s->clients, .fd = fd, .hello = *hello };
+    gmi_socket_tune(stream.fd);
+    *c = (struct client){ .next = s->clients, .stream = stream, .hello = *hello };
     s->clients = c;
 }
 
 static void admit(void *user, int fd, const struct gmi_handshake *finished)
 {
-    gmi_store_server_admit(user, fd, &finished->peer);
+    struct gmi_stream stream;
+    if (gmi_handshake_stream(finished, fd, &stream) == GM_OK) gmi_store_server_admit(user, stream, &finished->peer);
 }
 
 /* ---- the server -------------------------------------------------------------------------------- */
@@ -416,7 +417,7 @@ void gmi_store_server_watch(struct gmi_store_server *s, struct gmi_poller *polle
     for (struct client *c = s->clients; c != NULL; c = c->next) {
         unsigned interest = GMI_READABLE;
         if (c->out_sent_bytes < c->out_bytes) interest |= GMI_WRITABLE;
-        gmi_poller_add(poller, c->fd, interest);
+        gmi_stream_watch(&c->stream, poller, interest);
     }
 }
 

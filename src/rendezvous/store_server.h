@@ -8,6 +8,7 @@
 
 #include "base/log.h"
 #include "net/poller.h"
+#include "net/stream.h"
 #include "rendezvous/secret.h"
 
 struct gmi_store_server;
@@ -25,7 +26,7 @@ int gmi_store_server_port(const struct gmi_store_server *server);
 int gmi_store_server_ranks_seen(const struct gmi_store_server *server);
 
 /* Takes over a connection from a rank that has proven itself. */
-void gmi_store_server_admit(struct gmi_store_server *server, int fd, const struct gmi_hello *hello);
+void gmi_store_server_admit(struct gmi_store_server *server, struct gmi_stream stream, const struct gmi_hello *hello);
 /* How many of these there are now. */
 int gmi_store_server_clients(const struct gmi_store_server *server);
 

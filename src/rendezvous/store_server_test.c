@@ -383,7 +383,7 @@ static void those_who_do_not_belong_are_refused_on_both_sides(void **state)
 /* After the handshake by the real client, bytes by hand. */
 static void send_raw(struct gmi_store *store, const void *bytes, size_t n_bytes)
 {
-    assert_int_equal(send(store->fd, bytes, n_bytes, MSG_NOSIGNAL), n_bytes);
+    assert_int_equal(send(store->stream.fd, bytes, n_bytes, MSG_NOSIGNAL), n_bytes);
 }
 
 static void check_is_disconnected(struct gmi_store *store)
@@ -391,9 +391,9 @@ static void check_is_disconnected(struct gmi_store *store)
     struct gmi_poller p;
     char              byte;
     gmi_poller_init(&p);
-    gmi_poller_add(&p, store->fd, GMI_READABLE);
+    gmi_poller_add(&p, store->stream.fd, GMI_READABLE);
     assert_ok(gmi_poller_wait(&p, gmi_deadline_after_ms(PATIENCE_MS)));
-    assert_true(recv(store->fd, &byte, 1, 0) <= 0);
+    assert_true(recv(store->stream.fd, &byte, 1, 0) <= 0);
     gmi_poller_fini(&p);
     gmi_store_close(store);
 }
@@ -450,10 +450,10 @@ static void requests_may_come_in_bits_or_in_bulk(void **state)
         for (size_t got = 0; got < sizeof header;) {
             struct gmi_poller p;
             gmi_poller_init(&p);
-            gmi_poller_add(&p, a.fd, GMI_READABLE);
+            gmi_poller_add(&p, a.stream.fd, GMI_READABLE);
             assert_ok(gmi_poller_wait(&p, gmi_deadline_after_ms(PATIENCE_MS)));
             gmi_poller_fini(&p);
-            ssize_t n = recv(a.fd, header + got, sizeof header - got, 0);
+            ssize_t n = recv(a.stream.fd, header + got, sizeof header - got, 0);
             assert_true(n > 0);
             got += (size_t)n;
         }

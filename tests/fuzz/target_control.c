@@ -42,8 +42,8 @@ void fuzz_control(const uint8_t *bytes, size_t n_bytes)
         ends[k][0] = -1;
         if (!is_connected) continue;
         fuzz_socket_pair(ends[k]);
-        if (rank == 0) gmi_control_admit(&c, k, ends[k][1]);
-        else gmi_control_attach(&c, ends[k][1], "127.0.0.1:8");
+        if (rank == 0) gmi_control_admit(&c, k, gmi_stream_plain(ends[k][1]));
+        else gmi_control_attach(&c, gmi_stream_plain(ends[k][1]), "127.0.0.1:8");
     }
     if (rank == 0) gmi_control_join_self(&c, "127.0.0.1:7");
     while (in.left_bytes > 0) {

@@ -20,7 +20,7 @@ static void serve(struct fuzz_input *in)
     for (int k = 0; k < N_CLIENTS; k++) {
         struct gmi_hello hello = { .channel = GMI_CHANNEL_STORE, .rank = k, .world_size = N_CLIENTS, .group = 1 };
         fuzz_socket_pair(ends[k]);
-        gmi_store_server_admit(server, ends[k][1], &hello);
+        gmi_store_server_admit(server, gmi_stream_plain(ends[k][1]), &hello);
     }
     while (in->left_bytes > 0) {
         int            who = fuzz_u8(in) % N_CLIENTS;
@@ -44,7 +44,7 @@ static void hear_replies(struct fuzz_input *in)
     fuzz_socket_pair(ends);
     fuzz_send(ends[0], in->bytes, in->left_bytes);
     gmi_socket_finish_sending(ends[0]);
-    struct gmi_store store = { .fd = ends[1] };
+    struct gmi_store store = { .stream = gmi_stream_plain(ends[1]) };
     int64_t          deadline_ns = gmi_deadline_after_ms(WAIT_MS);
     if (gmi_store_claim(&store, "world/1", "127.0.0.1:7", deadline_ns, NULL) == GM_OK &&
         gmi_store_wait(&store, "world/0", value, deadline_ns, NULL) == GM_OK) {
