@@ -240,9 +240,9 @@ typedef struct gm_comm_options {
      * ranks meet over loopback only, where whoever has an account on the host may call. */
     const char *secret_file;
     int         insecure;      /* 1: without a secret beyond loopback too; whoever reaches the ports may join */
-    /* 1: data and messages between ranks are encrypted (TLS 1.3, with a key for each connection that is made from the
-     * secret, which must be there). Not what passes through memory within a host. Compared at creation: ranks that
-     * differ are a mismatch. */
+    /* 1: all that follows the proof of the secret, on every connection, is encrypted (TLS 1.3, with a key for each that is
+     * made from the secret, which must be there). Not what passes through memory within a host. Compared at creation:
+     * ranks that differ are a mismatch. */
     int         encrypt;
 
     /* "crc32c": all that is sent between ranks, over TCP or through memory, travels in blocks with their CRC32C, and none is

@@ -240,6 +240,9 @@ static void fill_defaults(struct ranks_job *job)
     if (job->job_id == NULL) job->job_id = "test";
     if (job->transport == NULL) job->transport = getenv("GRADMESH_TRANSPORT");
     if (job->transport == NULL) job->transport = "tcp";
+    const char *encrypts = getenv("GRADMESH_ENCRYPT");
+    if (encrypts != NULL && strcmp(encrypts, "1") == 0) job->is_encrypted = true;
+    if (job->is_encrypted && job->secret == NULL) job->secret = "what encrypts the jobs of a test";
     if (job->connect_timeout_ms == 0) job->connect_timeout_ms = CONNECT_MS * ranks_slowness();
     if (job->stall_limit_ms == 0) job->stall_limit_ms = STALL_MS * ranks_slowness();
     if (job->limit_ms == 0) job->limit_ms = LIMIT_MS;

@@ -54,8 +54,8 @@ struct ranks_job {
     bool        is_hand_started; /* rank 0 serves the store at a fixed port; else the test does */
     int         port;            /* that one; 0: one that is free */
     const char *job_id, *algorithm;
-    const char *secret;          /* of at least 16 characters, in a file for all; NULL: none */
-    bool        is_encrypted;
+    const char *secret;          /* of at least 16 characters, in a file for all; NULL: none, or any if encrypted */
+    bool        is_encrypted;    /* or GRADMESH_ENCRYPT is 1 */
     const char *transport;       /* NULL: as GRADMESH_TRANSPORT says, else "tcp" */
     int         connect_timeout_ms, stall_limit_ms; /* 0: 10 s; 0: 60 s */
     int         limit_ms;                           /* of everything; 0: 30 s. Longer with sanitizers. */
