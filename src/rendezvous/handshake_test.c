@@ -97,6 +97,39 @@ static void two_that_agree(void **state)
     close_side(&answerer);
 }
 
+/* As the hellos say, which the proofs cover; and not without a secret, whose key everybody would know. */
+static void what_follows_is_encrypted_if_either_side_wants_it(void **state)
+{
+    (void)state;
+    for (unsigned wants = 0; wants < 8; wants++) {
+        bool              has_secret = (wants & 4) != 0;
+        struct gmi_secret secrets[2] = { { .is_set = has_secret, .encrypts = wants & 1, .key = "one" },
+                                         { .is_set = has_secret, .encrypts = (wants & 2) != 0, .key = "one" } };
+        struct side       caller = { .secret = &secrets[0] }, answerer = { .secret = &secrets[1] };
+        struct gmi_stream ends[2];
+        shake(&caller, &answerer);
+        assert_ok(caller.status);
+        assert_ok(answerer.status);
+        assert_ok(gmi_handshake_stream(&caller.h, gmi_handshake_take_fd(&caller.h), &ends[0]));
+        assert_ok(gmi_handshake_stream(&answerer.h, gmi_handshake_take_fd(&answerer.h), &ends[1]));
+        for (int i = 0; i < 2; i++) assert_int_equal(ends[i].tls != NULL, has_secret && (wants & 3) != 0);
+        char   word[6] = "hello", got[6] = "";
+        size_t moved = 0, n_got = 0;
+        int    sys_errno;
+        for (int i = 0; i < 10 && n_got < sizeof got; i++) {
+            struct iovec out = { word, sizeof word }, in = { got + n_got, sizeof got - n_got };
+            if (moved == 0) (void)!gmi_stream_send_some(&ends[0], &out, 1, &moved, &sys_errno);
+            size_t n;
+            (void)!gmi_stream_recv_some(&ends[1], &in, 1, &n, &sys_errno);
+            n_got += n;
+        }
+        assert_string_equal(got, "hello");
+        for (int i = 0; i < 2; i++) gmi_stream_close(&ends[i]);
+        gmi_handshake_fini(&caller.h);
+        gmi_handshake_fini(&answerer.h);
+    }
+}
+
 static void an_answerer_that_refuses_tells_both(void **state)
 {
     (void)state;
@@ -601,6 +634,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(two_that_agree),
+        cmocka_unit_test(what_follows_is_encrypted_if_either_side_wants_it),
         cmocka_unit_test(an_answerer_that_refuses_tells_both),
         cmocka_unit_test(a_caller_that_refuses_tells_both),
         cmocka_unit_test(come_again_is_told_as_such),

@@ -25,6 +25,7 @@ static const char *const moment_names[] = { "in big all-reduces", "in small all-
 struct plan {
     enum moment moment;
     int         victim;
+    bool        is_encrypted;
     bool        exits; /* with status 0 and without a goodbye, instead of being killed */
 };
 
@@ -116,7 +117,7 @@ static int64_t worst_ms(struct ranks *r, int n_ranks, int victim)
 
 static int64_t kill_one(void **state, int n_ranks, const struct plan *plan)
 {
-    struct ranks_job job = { .n_ranks = n_ranks, .body = live, .user = plan };
+    struct ranks_job job = { .n_ranks = n_ranks, .body = live, .user = plan, .is_encrypted = plan->is_encrypted };
     struct ranks *r = ranks_start(state, &job);
     ranks_expect_signal(r, plan->victim, SIGKILL);
     ranks_await(r, READY, n_ranks);
@@ -148,6 +149,14 @@ static void the_other_of_two_names_the_dead_one(void **state) { kill_each(state,
 static void all_of_four_name_the_dead_one(void **state) { kill_each(state, 4); }
 static void all_of_five_name_the_dead_one(void **state) { kill_each(state, 5); }
 static void all_of_eight_name_the_dead_one(void **state) { kill_each(state, 8); }
+
+static void with_encryption_all_name_the_dead_one_as_soon(void **state)
+{
+    for (int m = 0; m < N_MOMENTS; m++) {
+        struct plan plan = { .moment = (enum moment)m, .victim = m % 3, .is_encrypted = true };
+        assert_true(kill_one(state, 3, &plan) < BOUND_MS * ranks_slowness());
+    }
+}
 
 static void leaving_without_a_goodbye_is_a_loss(void **state)
 {
@@ -254,6 +263,7 @@ int main(void)
         TEST(all_of_four_name_the_dead_one),
         TEST(all_of_five_name_the_dead_one),
         TEST(all_of_eight_name_the_dead_one),
+        TEST(with_encryption_all_name_the_dead_one_as_soon),
         TEST(leaving_without_a_goodbye_is_a_loss),
         TEST(a_hand_started_job_survives_the_loss_of_rank_0_no_worse),
         TEST(an_abort_fails_all_with_its_reason),

@@ -99,20 +99,31 @@ static void encrypted_links_carry_everything_and_are_counted_to_the_byte(void **
     job.n_ranks = 2;
     job.body = use_every_channel;
     ranks_run(state, &job);
+    job.is_hand_started = true;
+    ranks_run(state, &job);
 }
 
+/* All are told, also who agrees with the most. */
 static void differ_in_encryption(struct rank_self *self)
 {
-    gm_error error;
-    self->options.encrypt = self->rank == 1;
+    const int *who = self->user;
+    gm_error   error;
+    char       has_it[32], has_it_not[32];
+    self->options.encrypt = self->rank == *who;
     rank_expect(self, GM_ERR_MISMATCH, gm_comm_create(&self->comm, &self->options, &error));
-    rank_check(self, strstr(error.text, "encryption") != NULL && strstr(error.text, "on") != NULL);
+    snprintf(has_it, sizeof has_it, "rank %d has 'on'", *who);
+    snprintf(has_it_not, sizeof has_it_not, "rank %d has 'off'", *who == 0 ? error.culprit : 0);
+    rank_check(self, strstr(error.text, "'encryption' differs") != NULL && strstr(error.text, has_it) != NULL);
+    rank_check(self, strstr(error.text, has_it_not) != NULL);
 }
 
 static void ranks_that_differ_in_encryption_are_a_mismatch(void **state)
 {
-    struct ranks_job job = { .n_ranks = 2, .body = differ_in_encryption, .secret = right };
-    ranks_run(state, &job);
+    for (int who = 0; who < 3; who++) {
+        struct ranks_job job = { .n_ranks = 3, .body = differ_in_encryption, .user = &who, .secret = right };
+        ranks_run(state, &job);
+        ranks_teardown(state);
+    }
 }
 
 /* ---- who does not know it --------------------------------------------------------------------------- */
