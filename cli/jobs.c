@@ -17,28 +17,42 @@ enum { MAX_ASKED = 2048, MAX_RANKS = 65536 };
 
 /* One rank's socket. */
 struct asked {
-    char              name[GMI_LOCAL_TEXT_BYTES + 1];
-    long              pid;
-    int               rank;
-    const char       *job_id; /* in `name` */
-    int               fd;
-    bool              is_answered;
-    struct gmi_buffer said;
+    struct cli_job_socket socket;
+    int                   fd;
+    bool                  is_others, is_answered;
+    struct gmi_buffer     said;
 };
+
+/* What others have written goes to a terminal. */
+static void make_printable(char *text)
+{
+    for (char *c = text; *c != '\0'; c++) {
+        if (*c < ' ' || *c > '~') *c = '?';
+    }
+}
 
 /* ---- finding ----------------------------------------------------------------------------------- */
 
 /* "gradmesh-job-PID-RANK-GROUP-JOB" */
-static bool take_apart(struct asked *a)
+static bool take_apart(struct cli_job_socket *s)
 {
     unsigned group;
     int      at = 0;
-    if (sscanf(a->name, "gradmesh-job-%ld-%d-%8x-%n", &a->pid, &a->rank, &group, &at) < 3 || at == 0) return false;
-    a->job_id = a->name + at;
-    return a->rank >= 0 && a->rank < MAX_RANKS;
+    if (sscanf(s->name, "gradmesh-job-%ld-%d-%8x-%n", &s->pid, &s->rank, &group, &at) < 3 || at == 0) return false;
+    s->job_id = s->name + at;
+    return s->pid > 0 && s->pid <= INT32_MAX && s->rank >= 0 && s->rank < MAX_RANKS;
 }
 
 /* Listening sockets have the flag SO_ACCEPTCON: "NUM: REFS PROTO FLAGS TYPE STATE INODE @NAME". */
+bool cli_job_socket_read(struct cli_job_socket *s, const char *line)
+{
+    unsigned    flags;
+    const char *name = strstr(line, "@gradmesh-job-");
+    if (name == NULL || sscanf(line, "%*s %*s %*s %x", &flags) != 1 || !(flags & 0x10000)) return false;
+    int length = snprintf(s->name, sizeof s->name, "%.*s", (int)strcspn(name + 1, "\n"), name + 1);
+    return length < (int)sizeof s->name && take_apart(s);
+}
+
 static int find_sockets(struct asked *all, const char *id)
 {
     char  line[512];
@@ -46,14 +60,9 @@ static int find_sockets(struct asked *all, const char *id)
     FILE *file = fopen("/proc/net/unix", "re");
     if (file == NULL) return -1;
     while (n < MAX_ASKED && fgets(line, sizeof line, file) != NULL) {
-        unsigned flags;
-        char    *name = strstr(line, "@gradmesh-job-");
-        if (name == NULL || sscanf(line, "%*s %*s %*s %x", &flags) != 1 || !(flags & 0x10000)) continue;
-        name[strcspn(name, "\n")] = '\0';
         struct asked *a = &all[n];
         *a = (struct asked){ .fd = -1 };
-        snprintf(a->name, sizeof a->name, "%s", name + 1);
-        if (take_apart(a) && (id == NULL || strcmp(a->job_id, id) == 0)) n++;
+        if (cli_job_socket_read(&a->socket, line) && (id == NULL || strcmp(a->socket.job_id, id) == 0)) n++;
     }
     fclose(file);
     return n;
@@ -87,12 +96,12 @@ static void ask(struct asked *all, int n, int within_ms, int *n_others)
     int               n_open = 0, sys_errno;
     gmi_poller_init(&poller);
     for (int i = 0; i < n; i++) {
-        if (gmi_local_connect_as(&all[i].fd, all[i].name, &sys_errno) != GM_OK) continue;
+        if (gmi_local_connect_as(&all[i].fd, all[i].socket.name, &sys_errno) != GM_OK) continue;
         if (gmi_local_is_same_user(all[i].fd)) {
             n_open++;
         } else {
             gmi_socket_close(&all[i].fd);
-            all[i].job_id = NULL;
+            all[i].is_others = true;
             ++*n_others;
         }
     }
@@ -149,6 +158,7 @@ static struct cli_job_rank *take_rank(struct cli_job *job, const char *line, int
     }
     struct cli_job_rank *into = &job->ranks[rank];
     if (into->is_own_word) return NULL;
+    make_printable(r.address);
     r.is_own_word = rank == self;
     r.is_here = into->is_here || r.is_own_word;
     r.state = state_of(doing, has_left);
@@ -165,7 +175,10 @@ static struct cli_job_rank *take_rank(struct cli_job *job, const char *line, int
 static void copy_after(const char *line, const char *word, char *into, size_t into_bytes)
 {
     size_t n = strlen(word);
-    if (strncmp(line, word, n) == 0 && line[n] == ' ') snprintf(into, into_bytes, "%s", line + n + 1);
+    if (strncmp(line, word, n) == 0 && line[n] == ' ') {
+        snprintf(into, into_bytes, "%s", line + n + 1);
+        make_printable(into);
+    }
 }
 
 static void take_spent(struct cli_job *job, const char *line, int self)
@@ -173,7 +186,10 @@ static void take_spent(struct cli_job *job, const char *line, int self)
     long long          now_ns, waiting_ns;
     unsigned long long n_calls;
     if (self < 0 || self >= job->n_ranks ||
-        sscanf(line, "spent now_ns %lld calls %llu waiting_ns %lld", &now_ns, &n_calls, &waiting_ns) != 3) return;
+        sscanf(line, "spent now_ns %lld calls %llu waiting_ns %lld", &now_ns, &n_calls, &waiting_ns) != 3 ||
+        now_ns < 0 || waiting_ns < 0) {
+        return;
+    }
     struct cli_job_rank *own = &job->ranks[self];
     own->has_spent = true;
     own->now_ns = now_ns;
@@ -181,17 +197,17 @@ static void take_spent(struct cli_job *job, const char *line, int self)
     own->waiting_ns = waiting_ns;
 }
 
-static void take_answer(struct cli_jobs *jobs, struct asked *a)
+void cli_jobs_take(struct cli_jobs *jobs, char *answer)
 {
     char                 id[40] = "", group[40] = "";
     int                  self = -1, n_ranks = 0, middle, is_ready = 0;
     struct cli_job      *job = NULL;
     struct cli_job_rank *rank = NULL;
-    for (char *rest = (char *)a->said.bytes, *line; (line = strsep(&rest, "\n")) != NULL;) {
+    for (char *rest = answer, *line; (line = strsep(&rest, "\n")) != NULL;) {
         copy_after(line, "job", id, sizeof id);
         copy_after(line, "group", group, sizeof group);
-        if (sscanf(line, "self %d of %d middle %d ready %d", &self, &n_ranks, &middle, &is_ready) == 4 && n_ranks > 0 &&
-            n_ranks <= MAX_RANKS) {
+        if (job == NULL && sscanf(line, "self %d of %d middle %d ready %d", &self, &n_ranks, &middle, &is_ready) == 4 &&
+            n_ranks > 0 && n_ranks <= MAX_RANKS) {
             job = job_of(jobs, id, group, n_ranks);
             if (job == NULL) return;
             job->is_ready |= is_ready;
@@ -208,15 +224,18 @@ static void take_answer(struct cli_jobs *jobs, struct asked *a)
 }
 
 /* One that is there and says nothing: of which job, others tell; a job of which nobody answers has one line each. */
-static void take_silence(struct cli_jobs *jobs, const struct asked *a)
+void cli_jobs_take_silence(struct cli_jobs *jobs, const struct cli_job_socket *a)
 {
     struct gmi_process_facts facts;
     struct cli_job          *job = NULL;
+    char                     id[40];
+    snprintf(id, sizeof id, "%s", a->job_id);
+    make_printable(id);
     for (int i = 0; i < jobs->n_jobs && job == NULL; i++) {
         struct cli_job *each = &jobs->jobs[i];
-        if (strcmp(each->id, a->job_id) == 0 && a->rank < each->n_ranks) job = each;
+        if (strcmp(each->id, id) == 0 && a->rank < each->n_ranks) job = each;
     }
-    if (job == NULL) job = job_of(jobs, a->job_id, "?", a->rank + 1);
+    if (job == NULL) job = job_of(jobs, id, "?", a->rank + 1);
     if (job == NULL) return;
     struct cli_job_rank *r = &job->ranks[a->rank];
     r->state = CLI_RANK_NO_ANSWER;
@@ -310,6 +329,11 @@ void cli_jobs_compare(struct cli_jobs *jobs, const struct cli_jobs *before)
     }
 }
 
+void cli_jobs_judge(struct cli_jobs *jobs)
+{
+    for (int i = 0; i < jobs->n_jobs; i++) find_straggler(&jobs->jobs[i]);
+}
+
 bool cli_jobs_ask(struct cli_jobs *jobs, const char *id, int within_ms)
 {
     *jobs = (struct cli_jobs){ 0 };
@@ -317,13 +341,13 @@ bool cli_jobs_ask(struct cli_jobs *jobs, const char *id, int within_ms)
     int           n = all != NULL ? find_sockets(all, id) : -1;
     if (n > 0) ask(all, n, within_ms, &jobs->n_others);
     for (int i = 0; i < n; i++) {
-        if (all[i].is_answered) take_answer(jobs, &all[i]);
+        if (all[i].is_answered) cli_jobs_take(jobs, (char *)all[i].said.bytes);
     }
     for (int i = 0; i < n; i++) {
-        if (!all[i].is_answered && all[i].job_id != NULL) take_silence(jobs, &all[i]);
+        if (!all[i].is_answered && !all[i].is_others) cli_jobs_take_silence(jobs, &all[i].socket);
         gmi_buffer_fini(&all[i].said);
     }
-    for (int i = 0; i < jobs->n_jobs; i++) find_straggler(&jobs->jobs[i]);
+    cli_jobs_judge(jobs);
     gmi_free(all);
     return n >= 0;
 }

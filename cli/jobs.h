@@ -9,6 +9,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "net/local.h"
+
 enum { CLI_JOBS_MAX = 64, CLI_JOB_TEXT_BYTES = 400 };
 
 enum cli_rank_state {
@@ -58,6 +60,25 @@ bool cli_jobs_ask(struct cli_jobs *jobs, const char *id, int within_ms);
 /* What changed since the same question was asked `before`. In a job that moves, whom the others wait for at one moment says
  * little; over some time the slow rank is the one that hardly waits while the others do. */
 void cli_jobs_compare(struct cli_jobs *jobs, const struct cli_jobs *before);
+
+/* ---- the parts of cli_jobs_ask that are useful alone ---- */
+
+/* Where a rank can be asked. */
+struct cli_job_socket {
+    char        name[GMI_LOCAL_TEXT_BYTES + 1];
+    long        pid;
+    int         rank;
+    const char *job_id; /* in `name` */
+};
+/* From a line of /proc/net/unix. False: it is no rank's. */
+bool cli_job_socket_read(struct cli_job_socket *socket, const char *line);
+
+/* What a rank has answered, of which nothing is left; that one of this user is there and has not; and, once all have,
+ * who holds up whom. */
+void cli_jobs_take(struct cli_jobs *jobs, char *answer);
+void cli_jobs_take_silence(struct cli_jobs *jobs, const struct cli_job_socket *socket);
+void cli_jobs_judge(struct cli_jobs *jobs);
+
 void cli_jobs_fini(struct cli_jobs *jobs);
 
 const char *cli_rank_state_name(enum cli_rank_state state);

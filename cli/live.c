@@ -2,9 +2,6 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
-#include <limits.h>
-#include <microhttpd.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,19 +11,10 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "cli/live_parts.h"
 #include "report/page.h"
 
-enum { TOKEN_BYTES = 16, EVERY_MS = 1000, MOST_CONNECTIONS = 16, IDLE_S = 10, GRACE_MS = 3000, NAP_MS = 20 };
-
-struct cli_live {
-    struct MHD_Daemon *daemon;
-    char               token[2 * TOKEN_BYTES + 1];
-    char               log_path[PATH_MAX];
-    char              *page;
-    size_t             page_bytes;
-    _Atomic int64_t    asked_ns;     /* when data were asked for last; 0: never */
-    _Atomic bool       was_end_told; /* the data had the end record */
-};
+enum { EVERY_MS = 1000, MOST_CONNECTIONS = 16, IDLE_S = 10, GRACE_MS = 3000, NAP_MS = 20 };
 
 int cli_live_port(const char *text)
 {
@@ -114,8 +102,8 @@ static enum MHD_Result answer_data(struct cli_live *live, struct MHD_Connection 
     return result;
 }
 
-static enum MHD_Result answer(void *user, struct MHD_Connection *connection, const char *path, const char *method,
-                              const char *version, const char *body, size_t *n_body_bytes, void **state)
+enum MHD_Result cli_live_answer(void *user, struct MHD_Connection *connection, const char *path, const char *method,
+                                const char *version, const char *body, size_t *n_body_bytes, void **state)
 {
     struct cli_live *live = user;
     (void)version, (void)body, (void)n_body_bytes, (void)state;
@@ -144,7 +132,7 @@ static gm_status make_page(struct cli_live *live, gm_error *error)
 
 static gm_status make_token(struct cli_live *live, gm_error *error)
 {
-    unsigned char bytes[TOKEN_BYTES];
+    unsigned char bytes[CLI_LIVE_TOKEN_BYTES];
     if (getrandom(bytes, sizeof bytes, 0) != (ssize_t)sizeof bytes)
         return gmi_error_set_errno(error, errno, "cannot draw a token for --live");
     for (size_t i = 0; i < sizeof bytes; i++) snprintf(live->token + 2 * i, 3, "%02x", bytes[i]);
@@ -156,7 +144,7 @@ static gm_status listen_at(struct cli_live *live, int port, gm_error *error)
     struct sockaddr_in address = { .sin_family = AF_INET, .sin_port = htons((uint16_t)port),
                                    .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
     errno = 0;
-    live->daemon = MHD_start_daemon(MHD_USE_INTERNAL_POLLING_THREAD, (uint16_t)port, NULL, NULL, answer, live,
+    live->daemon = MHD_start_daemon(MHD_USE_INTERNAL_POLLING_THREAD, (uint16_t)port, NULL, NULL, cli_live_answer, live,
                                     MHD_OPTION_SOCK_ADDR, &address, MHD_OPTION_CONNECTION_LIMIT, MOST_CONNECTIONS,
                                     MHD_OPTION_CONNECTION_TIMEOUT, IDLE_S, MHD_OPTION_END);
     if (live->daemon != NULL) return GM_OK;

@@ -199,13 +199,17 @@ static const char *hash_of(const cJSON *record)
     return cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(record, "state_hash"));
 }
 
+/* A JSON number holds no larger whole number with all its digits. */
+#define MAX_STEP 9007199254740992.0
+
 /* The step after which a record was written; false: it is not about a state. */
 static bool step_of(const cJSON *record, uint64_t *step)
 {
     const char  *event = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(record, "event"));
     bool         is_end = event != NULL && strcmp(event, "end") == 0;
     const cJSON *number = cJSON_GetObjectItemCaseSensitive(record, is_end ? "steps" : "step");
-    if (event == NULL || hash_of(record) == NULL || !cJSON_IsNumber(number) || number->valuedouble < 0)
+    if (event == NULL || hash_of(record) == NULL || !cJSON_IsNumber(number) || number->valuedouble < 0 ||
+        number->valuedouble > MAX_STEP)
         return false;
     *step = (uint64_t)number->valuedouble;
     return true;

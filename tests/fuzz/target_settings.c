@@ -16,7 +16,8 @@ static const char *const names[] = {
     "GRADMESH_RANK", "GRADMESH_WORLD_SIZE", "GRADMESH_STORE", "GRADMESH_JOB_ID", "GRADMESH_SOCKET_IFNAME", "GRADMESH_TRANSPORT",
     "GRADMESH_HOST_ID", "GRADMESH_ALGO", "GRADMESH_WIRE", "GRADMESH_TIMEOUT_MS", "GRADMESH_SPIN_US", "GRADMESH_LOG", "MASTER_ADDR",
     "MASTER_PORT", "RANK", "WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "PMI_RANK", "PMI_SIZE", "SLURM_PROCID",
-    "SLURM_NTASKS", "JOB_COMPLETION_INDEX",
+    "SLURM_NTASKS", "JOB_COMPLETION_INDEX", "GRADMESH_CHECKSUM", "GRADMESH_INSECURE", "GRADMESH_ENCRYPT", "GRADMESH_SECRET_FILE",
+    "GRADMESH_PROFILE",
 };
 enum { N_NAMES = sizeof names / sizeof names[0], LINE_BYTES = 128, ENTRY_BYTES = LINE_BYTES + 32 };
 
@@ -128,9 +129,9 @@ void fuzz_settings_seed(fuzz_keep_fn keep, void *user)
         const char *bytes;
         size_t      n_bytes;
     } seeds[] = {
-        SEED("\0\x2e" "0\n\x2f" "1\n\x39" "warn\n"), /* 0x2e % N_NAMES is GRADMESH_RANK, and so on */
-        SEED("\0\x2e" "0\n\x2f" "4\n\x30" "[::1]:29500\n\x32" "=eth0,10.0.0.0/8\n\x33" "shm\n\x37" "5000\n"),
-        SEED("\0\x3c" "3\n\x3d" "4\n\x3a" "127.0.0.1\n\x3b" "29500\n"),
+        SEED("\0\x38" "0\n\x39" "1\n\x43" "warn\n\x4f" "crc32c\n\x50" "1\n"), /* 0x38 % N_NAMES is GRADMESH_RANK, and so on */
+        SEED("\0\x38" "0\n\x39" "4\n\x3a" "[::1]:29500\n\x3c" "=eth0,10.0.0.0/8\n\x3d" "shm\n\x41" "5000\n"),
+        SEED("\0\x46" "3\n\x47" "4\n\x44" "127.0.0.1\n\x45" "29500\n"),
         SEED("\1localhost:29500"), SEED("\1[fe80::1%eth0]:1"), SEED("\1:0"), SEED("\1host"), SEED("\1[::1:5"),
         SEED("\2" "127.0.0.1:5"), SEED("\2[::1]:65535"), SEED("\2[fe80::1%3]:4"), SEED("\2" "1.2.3.4:99999"),
         SEED("\3\1eth"), SEED("\3\1=eth0"), SEED("\3\0^docker,lo"), SEED("\3\1" "10.0.0.0/8,fd00::/8"), SEED("\3\0fe80::/10"),

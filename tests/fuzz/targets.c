@@ -13,6 +13,12 @@ const struct fuzz_target fuzz_targets[] = {
     ROW(checkpoint, "safetensors headers (JSON) and checkpoint files"),
     ROW(digits, "IDX files, plain and gzip"),
     ROW(settings, "the environment, addresses, interface lists, fingerprints"),
+    ROW(checked, "blocks with checksums, on data links"),
+    ROW(profiles, "what is known of a machine and its links (JSON, lines)"),
+    ROW(records, "records, logs and traces, read back by report and verify (JSON)"),
+    ROW(status, "what ranks answer to gradmesh status"),
+    ROW(live, "requests to the page of --live (HTTP)"),
+    ROW(arguments, "the command line, amounts with units"),
     { NULL, NULL, NULL, NULL },
 };
 

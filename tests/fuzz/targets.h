@@ -16,5 +16,11 @@ FUZZ_TARGET(memory);
 FUZZ_TARGET(digits);
 FUZZ_TARGET(checkpoint);
 FUZZ_TARGET(settings);
+FUZZ_TARGET(checked);
+FUZZ_TARGET(profiles);
+FUZZ_TARGET(records);
+FUZZ_TARGET(status);
+FUZZ_TARGET(live);
+FUZZ_TARGET(arguments);
 
 #endif
