@@ -291,19 +291,27 @@ static void print_time(FILE *file, const struct gmt_end *end)
                 (double)split->comm_hidden_ns / 1e9);
 }
 
-static void print_straggler(FILE *file, const struct gmt_end *end)
+static void print_named(FILE *file, const struct gmt_end *end)
 {
     const struct gmt_lateness *lateness = &end->lateness;
-    if (lateness->last_rank < 0) return;
-    if (!gmt_lateness_has_straggler(lateness, end->late_steps_ns)) {
-        fprintf(file, "  straggler  none: no rank keeps the others waiting for more than 5 %% of a step\n");
-        return;
-    }
     fprintf(file, "  straggler  rank %d: it came last to %.0f %% of the steps, and without it coming late each step would be\n"
                   "             %.2f ms shorter, %.0f %%\n",
             lateness->last_rank, percent((int64_t)lateness->n_last, (int64_t)lateness->n_steps),
             (double)lateness->last_cost_ns / 1e6 / (double)lateness->n_steps,
             percent(lateness->last_cost_ns, end->late_steps_ns));
+}
+
+static void print_straggler(FILE *file, const struct gmt_end *end)
+{
+    const struct gmt_lateness *lateness = &end->lateness;
+    if (end->world_size == 1 || lateness->n_steps == 0) return;
+    if (gmt_lateness_has_straggler(lateness, end->late_steps_ns)) {
+        print_named(file, end);
+    } else {
+        fprintf(file, "  straggler  none: no rank keeps the others waiting for more than 5 %% of a step\n");
+    }
+    if (lateness->clock_error_ns > 0)
+        fprintf(file, "             clocks of the hosts compared to within %.0f us\n", (double)lateness->clock_error_ns / 1e3);
 }
 
 void cli_print_verdict(struct cli_train_printer *printer, const struct gmt_end *end,

@@ -6,6 +6,7 @@
 
 #include "base/alloc.h"
 #include "base/bytes.h"
+#include "base/clock.h"
 #include "base/error.h"
 
 gm_status gmt_arrivals_init(struct gmt_arrivals *arrivals, gm_comm *comm, size_t n_per_step, size_t max_steps, gm_error *error)
@@ -23,9 +24,10 @@ gm_status gmt_arrivals_init(struct gmt_arrivals *arrivals, gm_comm *comm, size_t
         arrivals->waits_ns = gmi_alloc(max_steps, sizeof *arrivals->waits_ns);
         arrivals->costs_ns = gmi_alloc(2 * n_ranks, sizeof *arrivals->costs_ns);
         arrivals->n_last = gmi_alloc(2 * n_ranks, sizeof *arrivals->n_last);
+        arrivals->errors_ns = gmi_alloc(2 * n_ranks, sizeof *arrivals->errors_ns);
     }
     if (arrivals->own != NULL && arrivals->all != NULL && arrivals->waits_ns != NULL && arrivals->costs_ns != NULL &&
-        arrivals->n_last != NULL)
+        arrivals->n_last != NULL && arrivals->errors_ns != NULL)
         return GM_OK;
     gmt_arrivals_fini(arrivals);
     return gmi_error_set(error, GM_ERR_NOMEM, "no memory for the arrival times of %zu ranks", n_ranks);
@@ -38,6 +40,7 @@ void gmt_arrivals_fini(struct gmt_arrivals *arrivals)
     gmi_free(arrivals->waits_ns);
     gmi_free(arrivals->costs_ns);
     gmi_free(arrivals->n_last);
+    gmi_free(arrivals->errors_ns);
     *arrivals = (struct gmt_arrivals){ 0 };
 }
 
@@ -66,13 +69,29 @@ gm_status gmt_arrivals_compare_clocks(struct gmt_arrivals *arrivals, gm_comm *co
     *n_gathered = (size_t)n;
     gm_status status = gm_all_gather(comm, clocks, clocks, (size_t)n, GM_I64);
     if (status != GM_OK) return status;
-    bool is_one = true;
-    for (int r = 1; r < n; r++) is_one &= clocks[r] == clocks[0];
+    for (int r = 1; r < n; r++) arrivals->has_many_clocks |= clocks[r] != clocks[0];
     memset(clocks, 0, (size_t)n * sizeof *clocks);
-    if (is_one) return GM_OK;
-    gmt_arrivals_fini(arrivals);
-    arrivals->n_ranks = 1;
     return GM_OK;
+}
+
+gm_status gmt_arrivals_read_clocks(struct gmt_arrivals *arrivals, gm_comm *comm)
+{
+    if (arrivals->n_ranks == 1 || !arrivals->has_many_clocks) return GM_OK;
+    size_t    n = (size_t)arrivals->n_ranks;
+    int64_t  *errors_ns = arrivals->errors_ns, *last_ns = errors_ns + n;
+    bool      is_first = arrivals->last.at_ns == 0;
+    int64_t   offset_ns, error_ns;
+    gm_status status = gm_comm_clock(comm, &offset_ns, &error_ns);
+    if (status != GM_OK) return status;
+    arrivals->first = arrivals->last;
+    arrivals->last = (struct gmt_clock_reading){ .at_ns = gmi_now_ns(), .offset_ns = offset_ns };
+    if (is_first) arrivals->first = arrivals->last;
+    memcpy(errors_ns, last_ns, n * sizeof *errors_ns);
+    last_ns[arrivals->rank] = error_ns;
+    status = gm_all_gather(comm, last_ns, last_ns, n, GM_I64);
+    for (size_t r = 0; r < n && status == GM_OK; r++)
+        if (last_ns[r] > errors_ns[r]) errors_ns[r] = last_ns[r];
+    return status;
 }
 
 void gmt_arrivals_add(struct gmt_arrivals *arrivals, const struct gmt_passage *passages)
@@ -89,9 +108,31 @@ size_t gmt_arrivals_gathered(const struct gmt_arrivals *arrivals)
 
 /* ---- judging ------------------------------------------------------------------------------------ */
 
+/* What this rank's clock was ahead of rank 0's when it showed at_ns. */
+static int64_t offset_at(const struct gmt_arrivals *arrivals, int64_t at_ns)
+{
+    const struct gmt_clock_reading *first = &arrivals->first, *last = &arrivals->last;
+    if (last->at_ns == first->at_ns) return last->offset_ns;
+    double share = (double)(at_ns - first->at_ns) / (double)(last->at_ns - first->at_ns);
+    return first->offset_ns + (int64_t)(share * (double)(last->offset_ns - first->offset_ns));
+}
+
+static int64_t error_of(const struct gmt_arrivals *arrivals, int rank)
+{
+    return arrivals->has_many_clocks ? arrivals->errors_ns[rank] : 0;
+}
+
+static int64_t largest_error_ns(const struct gmt_arrivals *arrivals)
+{
+    int64_t most_ns = 0;
+    for (int r = 0; r < arrivals->n_ranks; r++)
+        if (error_of(arrivals, r) > most_ns) most_ns = error_of(arrivals, r);
+    return most_ns;
+}
+
 struct order {
-    int     last;
-    int64_t last_ns, before_ns; /* of the last rank, and of the one before it */
+    int     last, before;       /* the last rank, and the one before it */
+    int64_t last_ns, before_ns;
 };
 
 static struct order order_of(const struct gmt_arrivals *arrivals, size_t exchange)
@@ -102,10 +143,12 @@ static struct order order_of(const struct gmt_arrivals *arrivals, size_t exchang
         int64_t at_ns = arrivals->all[(size_t)r * n + exchange];
         if (at_ns > order.last_ns) {
             order.before_ns = order.last_ns;
+            order.before = order.last;
             order.last_ns = at_ns;
             order.last = r;
         } else if (at_ns > order.before_ns) {
             order.before_ns = at_ns;
+            order.before = r;
         }
     }
     return order;
@@ -113,7 +156,7 @@ static struct order order_of(const struct gmt_arrivals *arrivals, size_t exchang
 
 static int64_t wait_in(const struct gmt_arrivals *arrivals, const struct gmt_passage *passage, const struct order *order)
 {
-    int64_t last_ns = order->last_ns + arrivals->offset_ns; /* by this rank's clock */
+    int64_t last_ns = order->last_ns + offset_at(arrivals, passage->end_ns); /* by this rank's clock */
     int64_t until_ns = last_ns < passage->end_ns ? last_ns : passage->end_ns;
     return until_ns > passage->blocked_ns ? until_ns - passage->blocked_ns : 0;
 }
@@ -130,6 +173,7 @@ static void judge_step(struct gmt_arrivals *arrivals, size_t step)
         arrivals->waits_ns[step] += wait_in(arrivals, own, &order);
         if (own->blocked_ns != own->arrival_ns) continue; /* nobody stood still when it began */
         int64_t cost_ns = order.last_ns - order.before_ns;
+        if (cost_ns < error_of(arrivals, order.last) + error_of(arrivals, order.before)) continue; /* or the other way round */
         arrivals->costs_ns[order.last] += cost_ns;
         if (cost_ns > most_ns) {
             most_ns = cost_ns;
@@ -139,13 +183,13 @@ static void judge_step(struct gmt_arrivals *arrivals, size_t step)
     if (most_ns >= 0) arrivals->n_last[last]++;
 }
 
-/* The rank that cost most, by the figures of each. */
+/* The rank that cost most, by the figures of each; nobody where none came last for certain. */
 static void name_last(struct gmt_lateness *lateness, const int64_t *costs_ns, const uint64_t *n_last, int n_ranks)
 {
     int worst = 0;
     for (int r = 1; r < n_ranks; r++)
         if (costs_ns[r] > costs_ns[worst]) worst = r;
-    lateness->last_rank = worst;
+    lateness->last_rank = n_last[worst] > 0 ? worst : -1; /* -1: clocks are not known well enough to say who */
     lateness->last_cost_ns = costs_ns[worst];
     lateness->n_last = n_last[worst];
 }
@@ -153,7 +197,7 @@ static void name_last(struct gmt_lateness *lateness, const int64_t *costs_ns, co
 void gmt_arrivals_judge(struct gmt_arrivals *arrivals, struct gmt_lateness *lateness)
 {
     int n = arrivals->n_ranks;
-    *lateness = (struct gmt_lateness){ .last_rank = -1, .n_steps = arrivals->n_steps, .clock_error_ns = arrivals->error_ns };
+    *lateness = (struct gmt_lateness){ .last_rank = -1, .n_steps = arrivals->n_steps, .clock_error_ns = largest_error_ns(arrivals) };
     if (n == 1 || arrivals->n_steps == 0) return;
     memset(arrivals->costs_ns, 0, (size_t)n * sizeof *arrivals->costs_ns);
     memset(arrivals->n_last, 0, (size_t)n * sizeof *arrivals->n_last);
@@ -176,7 +220,7 @@ void gmt_arrivals_total(const struct gmt_arrivals *arrivals, struct gmt_lateness
     *lateness = (struct gmt_lateness){ .last_rank = -1,
                                        .n_steps = arrivals->n_all_steps,
                                        .wait_ns = arrivals->all_wait_ns,
-                                       .clock_error_ns = arrivals->error_ns };
+                                       .clock_error_ns = largest_error_ns(arrivals) };
     if (n > 1 && arrivals->n_all_steps > 0) name_last(lateness, arrivals->costs_ns + n, arrivals->n_last + n, n);
 }
 
@@ -191,7 +235,10 @@ gm_status gmt_arrivals_settle(struct gmt_arrivals *arrivals, gm_comm *comm, stru
     size_t    n = arrivals->n_steps * arrivals->n_per_step;
     if (arrivals->n_ranks > 1 && n > 0) {
         int64_t *own = arrivals->all + (size_t)arrivals->rank * n;
-        for (size_t i = 0; i < n; i++) own[i] = arrivals->own[i].arrival_ns - arrivals->offset_ns;
+        for (size_t i = 0; i < n; i++) {
+            int64_t at_ns = arrivals->own[i].arrival_ns;
+            own[i] = at_ns - offset_at(arrivals, at_ns);
+        }
         status = gm_all_gather(comm, arrivals->all, arrivals->all, gmt_arrivals_gathered(arrivals), GM_I64);
     }
     if (status == GM_OK) gmt_arrivals_judge(arrivals, lateness);

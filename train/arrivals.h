@@ -10,7 +10,12 @@
  * rank, but no longer than it stood there; the rest of the time that it stood there is communication.
  *
  * The rank that comes last to an exchange in which all stand still costs what it comes later than the one before it:
- * so much shorter would the step be if it came with that one. Times of different ranks are compared by rank 0's clock. */
+ * so much shorter would the step be if it came with that one.
+ *
+ * Times of different ranks are compared by rank 0's clock. Ranks of one machine have it. Others read how far theirs is ahead of
+ * it before the first step and at each settling (gm_comm_clock), and between two readings it is taken to have drifted evenly.
+ * A reading is right to within an error that is known: what two ranks are apart by no more than their errors is no difference, and
+ * nobody is said to have come last by it. */
 #ifndef GMT_ARRIVALS_H
 #define GMT_ARRIVALS_H
 
@@ -34,7 +39,12 @@ struct gmt_lateness {
     int      last_rank;     /* the one that cost most; -1: there are no others, or no steps */
     int64_t  last_cost_ns;  /* of it, in all steps */
     uint64_t n_last;        /* steps in which it came last */
-    int64_t  clock_error_ns;
+    int64_t  clock_error_ns; /* of the rank whose clock is known least */
+};
+
+/* How far the clock of this rank was ahead of rank 0's, when its own showed at_ns. */
+struct gmt_clock_reading {
+    int64_t at_ns, offset_ns;
 };
 
 /* Keeps the passages of steps until they are settled. */
@@ -46,8 +56,9 @@ struct gmt_arrivals {
     struct gmt_passage *own;        /* (max_steps, n_per_step) */
     int64_t            *all;        /* (n_ranks, max_steps, n_per_step): arrivals by rank 0's clock, when settling */
     int64_t            *waits_ns;   /* (max_steps): of this rank in each step, once settled */
-    int64_t             offset_ns;  /* what this rank's clock is ahead of rank 0's */
-    int64_t             error_ns;   /* of that */
+    bool                has_many_clocks;
+    struct gmt_clock_reading first, last; /* before the steps that are kept, and behind them */
+    int64_t            *errors_ns;  /* (n_ranks) of the two readings of each rank, the larger; (n_ranks) of the last alone */
     int64_t            *costs_ns;   /* (n_ranks) of the steps that were settled last, then (n_ranks) of all */
     uint64_t           *n_last;     /* the same */
     int64_t             all_wait_ns;
@@ -59,10 +70,13 @@ GM_MUST_USE gm_status gmt_arrivals_init(struct gmt_arrivals *arrivals, gm_comm *
                                         gm_error *error);
 void gmt_arrivals_fini(struct gmt_arrivals *arrivals); /* all-zero is fine */
 
-/* All ranks together: whether one clock tells the time of all of them, as on one machine. If not, nothing is kept from here
- * on, as if there were no others: times of clocks that differ by nobody knows what would blame anybody. *n_gathered: the
- * GM_I64 that gm_all_gather moved. Statuses of gm_all_gather. */
+/* All ranks together: whether one clock tells the time of all of them, as on one machine. *n_gathered: the GM_I64 that
+ * gm_all_gather moved. Statuses of gm_all_gather. */
 GM_MUST_USE gm_status gmt_arrivals_compare_clocks(struct gmt_arrivals *arrivals, gm_comm *comm, size_t *n_gathered);
+
+/* All ranks together, before the first step and right before settling: reads how far the clocks are apart, if there are
+ * several. Statuses of gm_comm_clock. */
+GM_MUST_USE gm_status gmt_arrivals_read_clocks(struct gmt_arrivals *arrivals, gm_comm *comm);
 
 /* The next step's passages (n_per_step). */
 void gmt_arrivals_add(struct gmt_arrivals *arrivals, const struct gmt_passage *passages);

@@ -21,7 +21,8 @@ static struct gmt_arrivals world_of(int n_ranks, size_t n_per_step, size_t max_s
                                   .all = gmi_alloc(n * max_steps * n_per_step, sizeof(int64_t)),
                                   .waits_ns = gmi_alloc(max_steps, sizeof(int64_t)),
                                   .costs_ns = gmi_alloc(2 * n, sizeof(int64_t)),
-                                  .n_last = gmi_alloc(2 * n, sizeof(uint64_t)) };
+                                  .n_last = gmi_alloc(2 * n, sizeof(uint64_t)),
+                                  .errors_ns = gmi_alloc(2 * n, sizeof(int64_t)) };
 }
 
 static void a_rank_waits_for_the_last_one_and_no_longer_than_it_stands_there(void **state)
@@ -99,11 +100,52 @@ static void clocks_that_differ_are_brought_together(void **state)
     struct gmt_lateness      late;
     const struct gmt_passage own = { 1010, 1010, 1090 }; /* by a clock that is 1000 ahead */
     const int64_t            all[2] = { 10, 50 };
-    a.offset_ns = 1000;
+    a.first = a.last = (struct gmt_clock_reading){ 0, 1000 };
     gmt_arrivals_add(&a, &own);
     memcpy(a.all, all, sizeof all);
     gmt_arrivals_judge(&a, &late);
     assert_int_equal(late.wait_ns, 40);
+    gmt_arrivals_fini(&a);
+}
+
+static void a_clock_drifts_evenly_between_two_readings(void **state)
+{
+    (void)state;
+    struct gmt_arrivals      a = world_of(2, 1, 1);
+    struct gmt_lateness      late;
+    const struct gmt_passage own = { 2010, 2010, 2500 }; /* when it was 1150 ahead */
+    const int64_t            all[2] = { 860, 950 };
+    a.first = (struct gmt_clock_reading){ 2000, 1100 };
+    a.last = (struct gmt_clock_reading){ 3000, 1200 };
+    gmt_arrivals_add(&a, &own);
+    memcpy(a.all, all, sizeof all);
+    gmt_arrivals_judge(&a, &late);
+    assert_int_equal(late.wait_ns, 950 + 1150 - 2010);
+    gmt_arrivals_fini(&a);
+}
+
+static void nobody_came_last_by_less_than_the_clocks_are_known(void **state)
+{
+    (void)state;
+    struct gmt_arrivals      a = world_of(3, 1, 4);
+    struct gmt_lateness      late;
+    const struct gmt_passage own = { 0, 0, 1000 };
+    const int64_t            all[3][3] = { { 0, 0, 0 }, { 100, 100, 100 }, { 149, 140, 130 } };
+    a.has_many_clocks = true;
+    a.errors_ns[1] = 20;
+    a.errors_ns[2] = 30;
+    for (int step = 0; step < 3; step++) gmt_arrivals_add(&a, &own);
+    memcpy(a.all, all, sizeof all);
+    gmt_arrivals_judge(&a, &late);
+    assert_int_equal(late.last_rank, -1);
+    assert_int_equal(late.last_cost_ns, 0);
+    assert_int_equal(late.clock_error_ns, 30);
+    assert_false(gmt_lateness_has_straggler(&late, 100));
+    a.errors_ns[2] = 29; /* 49 apart, and together wrong by 49 at most */
+    gmt_arrivals_judge(&a, &late);
+    assert_int_equal(late.last_rank, 2);
+    assert_int_equal(late.n_last, 1);
+    assert_int_equal(late.last_cost_ns, 49);
     gmt_arrivals_fini(&a);
 }
 
@@ -152,6 +194,8 @@ int main(void)
         cmocka_unit_test(taking_turns_in_being_late_makes_no_straggler),
         cmocka_unit_test(what_is_exchanged_while_computing_is_waited_for_only_once_the_rank_stands_still),
         cmocka_unit_test(clocks_that_differ_are_brought_together),
+        cmocka_unit_test(a_clock_drifts_evenly_between_two_readings),
+        cmocka_unit_test(nobody_came_last_by_less_than_the_clocks_are_known),
         cmocka_unit_test(the_total_is_of_all_that_was_settled),
         cmocka_unit_test(a_world_of_one_has_nobody_to_wait_for),
     };

@@ -151,6 +151,15 @@ static gm_status make_repro(struct gmt_trainer *trainer, gm_error *error)
     return gmt_repro_init(&trainer->repro, &repro, &trainer->mlp, &trainer->optimizer, error);
 }
 
+/* What the library sends to read clocks has no formula: it is counted. */
+static gm_status read_clocks(struct gmt_trainer *trainer, gm_error *error)
+{
+    gm_traffic before = read_traffic(trainer);
+    gm_status  status = gmt_arrivals_read_clocks(&trainer->arrivals, trainer->options.comm);
+    trainer->formula_bytes += read_traffic(trainer).payload_sent_bytes - before.payload_sent_bytes;
+    return gmt_trainer_library_error(trainer, status, error);
+}
+
 /* So much is kept between two reports that gathering it weighs nothing beside the gradients. */
 static gm_status make_arrivals(struct gmt_trainer *trainer, gm_error *error)
 {
@@ -164,7 +173,7 @@ static gm_status make_arrivals(struct gmt_trainer *trainer, gm_error *error)
     status = gmt_arrivals_compare_clocks(&trainer->arrivals, trainer->options.comm, &n_gathered);
     if (status != GM_OK) return gmt_trainer_library_error(trainer, status, error);
     if (n_gathered > 0) gmt_trainer_expect(trainer, GM_ALL_GATHER, n_gathered, GM_I64);
-    return GM_OK;
+    return read_clocks(trainer, error);
 }
 
 static gm_status make_parts(struct gmt_trainer *trainer, gm_error *error)
@@ -369,7 +378,8 @@ static gm_status settle_arrivals(struct gmt_trainer *trainer, struct run *run, s
     struct gmt_arrivals *arrivals = &trainer->arrivals;
     size_t               n_gathered = gmt_arrivals_gathered(arrivals);
     gm_traffic           before = read_traffic(trainer);
-    gm_status            status = gmt_arrivals_settle(arrivals, trainer->options.comm, lateness);
+    gm_status            status = read_clocks(trainer, error);
+    if (status == GM_OK) status = gmt_arrivals_settle(arrivals, trainer->options.comm, lateness);
     if (status != GM_OK) return gmt_trainer_library_error(trainer, status, error);
     if (n_gathered > 0) gmt_trainer_expect(trainer, GM_ALL_GATHER, n_gathered, GM_I64);
     book_communication(trainer, &before);
