@@ -89,9 +89,13 @@ static gm_status measure_beside(struct study *study, int row, int repeat, gm_err
 {
     int like = beside_row_of(study, row);
     if (study->beside == NULL || strcmp(study->rows[row].point.network, "loopback") != 0) return GM_OK;
-    if (like == row)
-        return study_measure_beside(&study->rows[row].point, study->beside, &study->rows[row].beside_ms[repeat],
-                                    study->beside_system, error);
+    if (like == row) {
+        bool      failed_later;
+        gm_status status = study_measure_beside(&study->rows[row].point, study->beside, &study->rows[row].beside_ms[repeat],
+                                                study->beside_system, &failed_later, error);
+        study->n_beside_failed += failed_later;
+        return status;
+    }
     study->rows[row].beside_ms[repeat] = study->rows[like].beside_ms[repeat];
     return GM_OK;
 }

@@ -38,6 +38,7 @@ struct study_row {
 struct study {
     const char      *beside; /* a command that trains the same, over TCP on loopback, f32 (beside.h); NULL: none */
     char             beside_system[STUDY_SYSTEM_BYTES]; /* what it calls itself */
+    int              n_beside_failed; /* runs of it in which a worker failed after the result was reported */
     int              n_rows;
     struct study_row rows[STUDY_MAX_ROWS];
 };

@@ -80,6 +80,9 @@ void study_print_beside(FILE *file, const struct study *study)
             fprintf(file, "%-6s  %7d  %-16s %10.3f  %24.3f  %13.2f\n", study_regime_name(row->point.regime), row->point.world_size,
                     setting_of(row, setting, sizeof setting), row->median_ms, row->beside_median_ms, row->beside_ratio);
     }
+    if (study->n_beside_failed > 0)
+        fprintf(file, "In %d runs a worker of %s failed after rank 0 had reported the result, which counts; what it said is above.\n",
+                study->n_beside_failed, study->beside_system);
 }
 
 /* ---- the words ---------------------------------------------------------------------------------- */

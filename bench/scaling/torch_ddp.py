@@ -71,3 +71,4 @@ if rank == 0:
         json.dump({"system": "pytorch-ddp-gloo", "version": torch.__version__, "median_ms": median * 1e3}, file)
 if n > 1:
     dist.barrier()
+    dist.destroy_process_group()

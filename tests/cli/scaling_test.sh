@@ -29,6 +29,11 @@ check "overlap was used" contains "$out" '"overlap_used":true'
 printf '#!/bin/sh\n[ "$RANK" != 0 ] || echo "{\\"system\\":\\"other\\",\\"median_ms\\":$WORLD_SIZE}" >"$STUDY_OUT"\n' >other.sh
 capture gradmesh scaling $tiny --world 2 --regime light --results beside --beside "sh $scratch/other.sh"
 check "another program is measured beside" is "$(grep -c '^{"peer":"other".*"median_ms":[12],' beside/scaling.jsonl)" 2
+printf '. "$(dirname "$0")/other.sh"\n[ "$RANK" != 0 ] || kill -ABRT $$\n' >aborts.sh
+capture gradmesh scaling $tiny --world 2 --regime light --results aborts --beside "sh $scratch/aborts.sh"
+check "one that aborts after it has reported ends nothing" is "$status" 0
+check "its results count" is "$(grep -c '^{"peer":"other".*"median_ms":[12],' aborts/scaling.jsonl)" 2
+check "and it is said" contains "$out" 'In 2 runs a worker of other failed after rank 0 had reported the result'
 capture gradmesh scaling $tiny --world 2 --regime light --results beside --beside true
 check "one that says nothing is an error" is "$status" 1
 check "of one sentence" contains "$err" 'the program beside ended without writing'
