@@ -55,15 +55,20 @@ struct ranks {
     struct member            members[RANKS_MAX];
 };
 
+bool ranks_are_sanitized(void)
+{
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || defined(GRADMESH_SLOW_TESTS)
+    return true;
+#else
+    return false;
+#endif
+}
+
 int ranks_slowness(void)
 {
     const char *text = getenv("TEST_SLOWNESS");
     if (text != NULL && atoi(text) > 1) return atoi(text);
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || defined(GRADMESH_SLOW_TESTS)
-    return 6;
-#else
-    return 1;
-#endif
+    return ranks_are_sanitized() ? 6 : 1;
 }
 
 static void append(struct text *t, const char *bytes, size_t n_bytes)

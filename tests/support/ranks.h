@@ -144,5 +144,6 @@ int ranks_threads(void);
 
 /* 1, or how much slower everything may be under a sanitizer, or as TEST_SLOWNESS says. */
 int ranks_slowness(void);
+bool ranks_are_sanitized(void); /* built with a sanitizer, which makes signals and system calls its own */
 
 #endif
