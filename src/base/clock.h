@@ -9,6 +9,10 @@
 #define GMI_NS_PER_S INT64_C(1000000000)
 #define GMI_NEVER INT64_MAX /* the deadline that does not come */
 
+/* Who wakes so much later than he wanted was stopped, suspended with his machine, or got no core: he cannot know what others
+ * did meanwhile, and counts anew. */
+enum { GMI_OVERSLEPT_MS = 1200 };
+
 int64_t gmi_now_ns(void);
 
 /* The moment `timeout_ms` from now; GMI_NEVER for 0 or less. */

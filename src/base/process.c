@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -38,20 +39,29 @@ bool gmi_process_read(uint32_t pid, struct gmi_process_facts *f)
 static uint64_t own_space(void)
 {
     char        text[96];
-    struct stat ns;
+    struct stat pids, times;
     uint64_t    h = UINT64_C(14695981039346656037); /* FNV-1a */
     size_t      n = read_file("/proc/sys/kernel/random/boot_id", text, 64);
-    if (n < 36 || stat("/proc/self/ns/pid", &ns) != 0) return 0;
-    snprintf(text + 36, sizeof text - 36, " %llu", (unsigned long long)ns.st_ino);
+    if (n < 36 || stat("/proc/self/ns/pid", &pids) != 0) return 0;
+    if (stat("/proc/self/ns/time", &times) != 0) times.st_ino = 0; /* a kernel before 5.6: all have one */
+    snprintf(text + 36, sizeof text - 36, " %llu %llu", (unsigned long long)pids.st_ino, (unsigned long long)times.st_ino);
     for (const char *c = text; *c != '\0'; c++) h = (h ^ (uint8_t)*c) * UINT64_C(1099511628211);
     return h | 1;
+}
+
+/* In a container that was given its host's /proc, the pids there are not ours. */
+static bool is_proc_ours(void)
+{
+    char text[64];
+    read_file("/proc/self/stat", text, sizeof text);
+    return strtol(text, NULL, 10) == (long)getpid();
 }
 
 struct gmi_process gmi_process_self(void)
 {
     struct gmi_process       self = { .space = own_space(), .pid = (uint32_t)getpid() };
     struct gmi_process_facts facts;
-    if (!gmi_process_read(self.pid, &facts)) self.space = 0; /* no /proc, or that of another namespace */
+    if (!gmi_process_read(self.pid, &facts) || !is_proc_ours()) self.space = 0; /* or there is none */
     self.born_ticks = facts.born_ticks;
     return self;
 }

@@ -1,7 +1,8 @@
 /* process.h - is a process of this machine running, stopped, or gone? By /proc.
  *
  * A pid means something only among processes that share a pid namespace, and only as long as the process
- * lives: so an identity says in which space it counts, and when the process was born. */
+ * lives: so an identity says in which space it counts, and when the process was born, which each time namespace counts
+ * from a start of its own. */
 #ifndef GMI_PROCESS_H
 #define GMI_PROCESS_H
 
@@ -10,7 +11,7 @@
 #include <stdint.h>
 
 struct gmi_process {
-    uint64_t space;      /* machine and pid namespace; 0: not known */
+    uint64_t space;      /* machine, pid and time namespace; 0: not known */
     uint64_t born_ticks; /* since the machine was started */
     uint32_t pid;
 };

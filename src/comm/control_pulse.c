@@ -22,7 +22,7 @@
 #include "base/clock.h"
 #include "comm/control_parts.h"
 
-enum { BEAT_MS = 500, SUSPECT_MS = 2000, UNOBSERVED_MS = 5000, LOOK_EVERY_MS = 500, OVERSLEPT_MS = 1200, TELL_EVERY_MS = 10000 };
+enum { BEAT_MS = 500, SUSPECT_MS = 2000, UNOBSERVED_MS = 5000, LOOK_EVERY_MS = 500, TELL_EVERY_MS = 10000 };
 
 void gmi_control_heard(struct gmi_control *c, int rank)
 {
@@ -247,7 +247,7 @@ static void judge(struct gmi_control *c, int rank, int64_t now_ns)
 /* We have not looked for so long that we cannot know whether the others were silent. */
 static void count_anew_if_overslept(struct gmi_control *c, int64_t now_ns)
 {
-    bool has_overslept = c->stepped_ns != 0 && now_ns - c->stepped_ns > OVERSLEPT_MS * GMI_NS_PER_MS;
+    bool has_overslept = c->stepped_ns != 0 && now_ns - c->stepped_ns > GMI_OVERSLEPT_MS * GMI_NS_PER_MS;
     c->stepped_ns = now_ns;
     for (int k = 0; has_overslept && k < c->n_ranks; k++) {
         struct gmi_pulse *p = &c->members[k].pulse;

@@ -302,7 +302,7 @@ static gm_status begin(struct gmi_engine *e)
     if (status != GM_OK) return out_of_memory(e, need_bytes);
     gmi_op_begin(&e->op);
     e->still_bytes = 0;
-    e->still_since_ns = e->op.begin_ns;
+    e->still_since_ns = e->minded_ns = e->op.begin_ns;
     e->look_at_ns = e->op.begin_ns + UNANSWERED_MS * GMI_NS_PER_MS;
     e->is_told = false;
     e->answer_at_ns = 0;
@@ -457,12 +457,23 @@ static void restart_stillness(struct gmi_engine *e, int64_t now_ns)
     e->answer_at_ns = 0;
 }
 
+/* The time that we were away counts for nobody's stall: on a machine that was suspended, all were. */
+static bool has_overslept(const struct gmi_engine *e, int64_t now_ns)
+{
+    int64_t wanted_ns = earlier(e->look_at_ns, next_ns(e));
+    if (wanted_ns < e->minded_ns) wanted_ns = e->minded_ns;
+    return now_ns - wanted_ns > GMI_OVERSLEPT_MS * GMI_NS_PER_MS;
+}
+
 /* Before sleeping: how long has no byte moved? (Waking up without one, by a signal or a goodbye, is no
  * progress.) True: too long, and the collective that runs is done with that. */
 static bool mind_stillness(struct gmi_engine *e)
 {
     if (e->blame_at_ns != 0) return false;
     note_interest(e, NULL);
+    int64_t now_ns = gmi_now_ns();
+    if (has_overslept(e, now_ns)) restart_stillness(e, now_ns);
+    e->minded_ns = now_ns;
     if (e->op.moved_bytes == e->still_bytes && gmi_deadline_passed(e->look_at_ns)) {
         int peer = find_unanswered(e);
         e->look_at_ns = gmi_deadline_after_ms(LOOK_EVERY_MS);
@@ -472,7 +483,7 @@ static bool mind_stillness(struct gmi_engine *e)
         }
     }
     if (e->op.moved_bytes != e->still_bytes) {
-        restart_stillness(e, gmi_now_ns());
+        restart_stillness(e, now_ns);
     } else if (e->answer_at_ns != 0) {
         if (!gmi_deadline_passed(e->answer_at_ns)) return false;
         complete(e, stalled(e));

@@ -61,6 +61,7 @@ struct gmi_engine {
     struct gmi_descriptor done_call;  /* the last that succeeded */
     uint64_t          still_bytes;    /* op.moved_bytes when it last grew ... */
     int64_t           still_since_ns; /* ... and when that was */
+    int64_t           minded_ns;      /* when that was last looked at */
     int64_t           look_at_ns;     /* links are looked at then, if it is still all the time */
     bool              is_told;        /* rank 0 knows in which call we wait, and for whom: */
     int               told_peer;

@@ -163,6 +163,8 @@ gm_status gmi_comm_need_links(struct gm_comm *comm, const struct gmi_algo *algo,
         if (!is_missing || may_go_on) return GM_OK;
         if (gone >= 0) {
             lost(&w, gone);
+        } else if (deadline_ns != GMI_NEVER && gmi_now_ns() - deadline_ns > GMI_OVERSLEPT_MS * GMI_NS_PER_MS) {
+            deadline_ns = gmi_deadline_after_ms(limit_ms); /* we were away, and perhaps all others too */
         } else if (gmi_deadline_passed(deadline_ns)) {
             give_up(&w, limit_ms);
         } else {
