@@ -91,6 +91,7 @@ struct gmi_control {
     enum gmi_phase        phase;
     uint64_t              session; /* drawn by rank 0; tells this run from others of the same job */
     struct gmi_member    *members;
+    struct gmi_address    meeting; /* where we reach the store: see gmi_address_localize */
     struct gmi_profile    profile; /* rank 0's, for all: by it algorithms are chosen */
     int                   n_left;
     bool                  has_failure;

@@ -2,6 +2,7 @@
 #include <stdio.h>
 
 #include "base/clock.h"
+#include "base/error.h"
 #include "comm/control_parts.h"
 #include "comm/fingerprint.h"
 #include "net/socket.h"
@@ -101,6 +102,41 @@ static bool is_sharing_refused(struct gmi_control *c)
             sharing_refused(c, a, b);
             return true;
         }
+    }
+    return false;
+}
+
+/* ---- who cannot be reached ------------------------------------------------------------------------ */
+
+static bool has_loopback_address(const struct gmi_member *m)
+{
+    struct gmi_address a;
+    gm_error           ignored;
+    gmi_error_clear(&ignored);
+    return gmi_address_parse_numeric(&a, m->address, &ignored) == GM_OK && gmi_address_is_loopback(&a);
+}
+
+static bool shut_in(struct gmi_control *c, int a, int b)
+{
+    struct gmi_failure f = { .status = GM_ERR_UNSUPPORTED, .culprit = a, .reporter = c->rank };
+    snprintf(f.cause, sizeof f.cause, "rank %d listens at %s, which is loopback and cannot be reached by rank %d on another host; "
+             "choose another interface for it (GRADMESH_SOCKET_IFNAME)", a, c->members[a].address, b);
+    gmi_control_fail_from(c, &f, -1);
+    return true;
+}
+
+/* Does one listen at his host's own loopback while another comes from elsewhere? That would show as a time limit. */
+static bool is_somebody_shut_in(struct gmi_control *c)
+{
+    int open[2] = { -1, -1 }; /* who listens to the network, on two hosts */
+    for (int k = 0; k < c->n_ranks; k++) {
+        if ((open[0] >= 0 && is_one_host(&c->members[open[0]], &c->members[k])) || has_loopback_address(&c->members[k])) continue;
+        open[open[0] >= 0] = k;
+        if (open[1] >= 0) break;
+    }
+    for (int k = 0; k < c->n_ranks && open[0] >= 0; k++) {
+        int other = is_one_host(&c->members[open[0]], &c->members[k]) ? open[1] : open[0];
+        if (other >= 0 && has_loopback_address(&c->members[k])) return shut_in(c, k, other);
     }
     return false;
 }
@@ -211,7 +247,7 @@ static void conclude_if_complete(struct gmi_control *c)
     if (!have_all_joined(c)) return;
     if (c->has_pending) { /* settings differ, and now all are here to be told */
         gmi_control_fail_from(c, &c->pending, -1);
-    } else if (!is_sharing_refused(c)) {
+    } else if (!is_sharing_refused(c) && !is_somebody_shut_in(c)) {
         announce_ready(c);
     }
 }
@@ -277,6 +313,7 @@ bool gmi_control_hear_ready(struct gmi_control *c, struct gmi_reader *r)
     read_profile(&c->profile, r);
     for (int k = 0; k < c->n_ranks; k++) {
         if (!read_place(&c->members[k], r)) return false;
+        gmi_address_localize(c->members[k].address, &c->meeting);
         c->members[k].has_joined = true;
     }
     become_ready(c);

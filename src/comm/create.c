@@ -125,15 +125,34 @@ static gm_status reach_store(struct creation *k, const char *host, int port)
     return refusal.status;
 }
 
-/* We listen where the store sees us, unless the user has chosen an interface. */
-static gm_status listen_for_others(struct creation *k)
+static gm_status choose_interface(struct creation *k, struct gmi_address *address)
 {
-    struct gmi_address address;
+    struct gmi_interface_choice choice;
+    gm_status status = gmi_interface_choose(&choice, k->options->interface_names, address->storage.ss_family, k->error);
+    if (status != GM_OK) return status;
+    *address = choice.address;
+    if (choice.others[0] != '\0') {
+        gmi_log(&k->comm->log, GM_LOG_WARN, "rank %d uses the interface %s alone, one for each rank, though '%s' fits %s too",
+                k->comm->rank, choice.name, k->options->interface_names, choice.others);
+    }
+    return GM_OK;
+}
+
+/* We listen where the store sees us, unless the user has chosen an interface. Who sees the store in his own host, by a name
+ * that means another address elsewhere, cannot know by which he is seen: he listens at all, and says "where the store is". */
+static gm_status listen_for_others(struct creation *k, const char *store_host)
+{
+    struct gmi_address address, any;
     gmi_socket_own_address(k->comm->store.stream.fd, &address);
+    any = address;
+    gmi_address_set_any(&any);
     gm_status status = GM_OK;
     if (k->options->interface_names != NULL && k->options->interface_names[0] != '\0') {
-        status = gmi_interface_choose(&address, k->options->interface_names, address.storage.ss_family, k->error);
+        status = choose_interface(k, &address);
         if (status != GM_OK) return status;
+    } else if (gmi_address_is_loopback(&address) && gmi_host_is_known_to_others(store_host) &&
+               gmi_secret_allows(&k->comm->secret, &any, NULL) == GM_OK) {
+        address = any;
     }
     gmi_address_set_port(&address, 0);
     pthread_mutex_lock(&k->comm->lock);
@@ -157,8 +176,11 @@ static gm_status meet_at_store(struct creation *k)
     int  port = 0;
     gm_status status = where_the_store_is(k, host, sizeof host, &port);
     if (status == GM_OK) status = reach_store(k, host, port);
-    if (status == GM_OK && !comm->is_accepting) status = listen_for_others(k);
+    if (status == GM_OK && !comm->is_accepting) status = listen_for_others(k, host);
     if (status != GM_OK) return status;
+    pthread_mutex_lock(&comm->lock);
+    gmi_socket_peer_address(comm->store.stream.fd, &comm->control.meeting);
+    pthread_mutex_unlock(&comm->lock);
     rank_key(comm, comm->rank, key, sizeof key);
     gmi_log(&comm->log, GM_LOG_INFO, "rank %d of %d listens on %s, store at %s:%d", comm->rank, comm->n_ranks,
             k->own_address, host, port);
@@ -203,10 +225,12 @@ static gm_status wait_for_rank_0(struct creation *k, char *address)
     }
 }
 
-static gm_status dial_rank_0(struct creation *k, const char *address_text, struct gmi_stream *stream)
+static gm_status dial_rank_0(struct creation *k, const char *published, struct gmi_stream *stream)
 {
-    char host[256], whom[160];
+    char host[256], whom[160], address_text[GMI_ADDRESS_TEXT_BYTES];
     int  port;
+    snprintf(address_text, sizeof address_text, "%.79s", published); /* a longer one is none */
+    gmi_address_localize(address_text, &k->comm->control.meeting);
     gm_status status = gmi_host_port_split(address_text, host, sizeof host, &port, k->error);
     if (status != GM_OK) return status;
     struct gmi_hello hello = gmi_comm_hello(k->comm, GMI_CHANNEL_CONTROL, 0);

@@ -7,8 +7,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "base/error.h"
+
+static const struct sockaddr_in *v4(const struct gmi_address *a) { return (const void *)&a->storage; }
+static const struct sockaddr_in6 *v6(const struct gmi_address *a) { return (const void *)&a->storage; }
 
 /* Digits only: strtol alone would also take blanks and signs. */
 static bool parse_port(const char *text, int *port)
@@ -72,8 +76,14 @@ gm_status gmi_address_resolve(struct gmi_address_list *list, const char *host, i
 {
     gm_error ignored;
     gmi_error_clear(&ignored);
-    if (resolve(list, host, port, AI_NUMERICHOST, &ignored) == GM_OK) return GM_OK;
-    return resolve(list, host, port, 0, error);
+    gm_status status = resolve(list, host, port, AI_NUMERICHOST, &ignored);
+    if (status != GM_OK) status = resolve(list, host, port, 0, error);
+    for (int i = 0; i < list->n_addresses && status == GM_OK; i++) {
+        const struct gmi_address *a = &list->addresses[i];
+        if (!gmi_address_is_link_local(a) || v6(a)->sin6_scope_id != 0) continue;
+        return gmi_error_set(error, GM_ERR_ARG, "'%.80s' is link-local and needs the interface: %.80s%%eth0", host, host);
+    }
+    return status;
 }
 
 gm_status gmi_address_parse_numeric(struct gmi_address *address, const char *text, gm_error *error)
@@ -102,8 +112,46 @@ const char *gmi_address_format(const struct gmi_address *address, char *text)
     return text;
 }
 
-static const struct sockaddr_in *v4(const struct gmi_address *a) { return (const void *)&a->storage; }
-static const struct sockaddr_in6 *v6(const struct gmi_address *a) { return (const void *)&a->storage; }
+bool gmi_host_is_known_to_others(const char *host)
+{
+    static const char *const local[] = { "localhost", "localhost.localdomain", "localhost4", "localhost6", "ip6-localhost",
+                                         "ip6-loopback" };
+    struct gmi_address_list  list;
+    gm_error                 ignored;
+    gmi_error_clear(&ignored);
+    for (size_t i = 0; i < sizeof local / sizeof *local; i++) {
+        if (strcasecmp(host, local[i]) == 0) return false;
+    }
+    return resolve(&list, host, 1, AI_NUMERICHOST, &ignored) != GM_OK;
+}
+
+void gmi_address_set_any(struct gmi_address *a)
+{
+    if (a->storage.ss_family == AF_INET) ((struct sockaddr_in *)&a->storage)->sin_addr.s_addr = htonl(INADDR_ANY);
+    else ((struct sockaddr_in6 *)&a->storage)->sin6_addr = in6addr_any;
+}
+
+void gmi_address_localize(char text[GMI_ADDRESS_TEXT_BYTES], const struct gmi_address *meeting)
+{
+    struct gmi_address a;
+    gm_error           ignored;
+    char               bare[GMI_ADDRESS_TEXT_BYTES];
+    gmi_error_clear(&ignored);
+    /* The zone of another host need not exist here. */
+    size_t n = strcspn(text, "%"), rest = n + strcspn(text + n, "]");
+    snprintf(bare, sizeof bare, "%.*s%s", (int)n, text, text + rest);
+    if (gmi_address_parse_numeric(&a, bare, &ignored) != GM_OK) return;
+    if (gmi_address_is_any(&a)) {
+        int port = gmi_address_port(&a);
+        a = *meeting;
+        gmi_address_set_port(&a, port);
+    } else if (gmi_address_is_link_local(&a) && gmi_address_is_link_local(meeting)) {
+        ((struct sockaddr_in6 *)&a.storage)->sin6_scope_id = ((const struct sockaddr_in6 *)&meeting->storage)->sin6_scope_id;
+    } else {
+        return;
+    }
+    gmi_address_format(&a, text);
+}
 
 bool gmi_address_equal(const struct gmi_address *a, const struct gmi_address *b)
 {
@@ -113,6 +161,11 @@ bool gmi_address_equal(const struct gmi_address *a, const struct gmi_address *b)
     }
     return v6(a)->sin6_port == v6(b)->sin6_port && v6(a)->sin6_scope_id == v6(b)->sin6_scope_id &&
            memcmp(&v6(a)->sin6_addr, &v6(b)->sin6_addr, sizeof v6(a)->sin6_addr) == 0;
+}
+
+bool gmi_address_is_any(const struct gmi_address *a)
+{
+    return a->storage.ss_family == AF_INET ? v4(a)->sin_addr.s_addr == htonl(INADDR_ANY) : IN6_IS_ADDR_UNSPECIFIED(&v6(a)->sin6_addr);
 }
 
 bool gmi_address_is_loopback(const struct gmi_address *a)

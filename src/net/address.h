@@ -38,6 +38,18 @@ gm_status gmi_address_parse_numeric(struct gmi_address *address, const char *tex
 /* "10.0.0.7:4100", "[fe80::1%eth0]:4100"; needs GMI_ADDRESS_TEXT_BYTES. Returns `text`. */
 const char *gmi_address_format(const struct gmi_address *address, char *text);
 
+/* Does the name of a host mean more to others than to the host itself? There its own name often leads to loopback
+ * (127.0.1.1 in /etc/hosts), elsewhere to another address. Not so of numbers and "localhost". */
+bool gmi_host_is_known_to_others(const char *host);
+
+/* The address of any interface, of the same family and port: listening there, one is reached by all. */
+void gmi_address_set_any(struct gmi_address *address);
+bool gmi_address_is_any(const struct gmi_address *address);
+
+/* An address that another rank has published, as it is to be called from here. "0.0.0.0:port" is on the host at `meeting`,
+ * where the store is as we see it; a link-local one has the zone through which we see that. Others stay as they are. */
+void gmi_address_localize(char text[GMI_ADDRESS_TEXT_BYTES], const struct gmi_address *meeting);
+
 bool gmi_address_equal(const struct gmi_address *a, const struct gmi_address *b); /* with port */
 bool gmi_address_is_loopback(const struct gmi_address *address);
 bool gmi_address_is_link_local(const struct gmi_address *address); /* IPv6 only */

@@ -153,6 +153,40 @@ static void a_name_that_does_not_resolve_may_do_so_later(void **state)
     assert_contains(e.text, name);
 }
 
+static void names_mean_something_to_others_but_numbers_and_localhost_do_not(void **state)
+{
+    (void)state;
+    static const char *const own[] = { "localhost", "LocalHost", "ip6-localhost", "127.0.1.1", "10.0.0.7", "::1", "fe80::1%lo" };
+    for (size_t i = 0; i < TEST_COUNT(own); i++) assert_false(gmi_host_is_known_to_others(own[i]));
+    assert_true(gmi_host_is_known_to_others("node0"));
+    assert_true(gmi_host_is_known_to_others("localhost7.example"));
+}
+
+static void published_addresses_are_called_from_here(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *published, *meeting, *called;
+    } cases[] = {
+        { "10.0.0.7:4100", "10.0.0.1:1", "10.0.0.7:4100" },
+        { "0.0.0.0:4100", "10.0.0.1:1", "10.0.0.1:4100" },
+        { "0.0.0.0:4100", "[2001:db8::1]:1", "[2001:db8::1]:4100" },
+        { "[::]:4100", "127.0.1.1:1", "127.0.1.1:4100" },
+        { "[fe80::7%noneth9]:4100", "[fe80::1%lo]:1", "[fe80::7%lo]:4100" },
+        { "[fe80::7%noneth9]:4100", "10.0.0.1:1", "[fe80::7%noneth9]:4100" },
+        { "[2001:db8::7]:4100", "[fe80::1%lo]:1", "[2001:db8::7]:4100" },
+        { "not an address", "10.0.0.1:1", "not an address" },
+    };
+    for (size_t i = 0; i < TEST_COUNT(cases); i++) {
+        struct gmi_address meeting;
+        char               text[GMI_ADDRESS_TEXT_BYTES];
+        assert_ok(gmi_address_parse_numeric(&meeting, cases[i].meeting, NULL));
+        snprintf(text, sizeof text, "%s", cases[i].published);
+        gmi_address_localize(text, &meeting);
+        assert_string_equal(text, cases[i].called);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -164,6 +198,8 @@ int main(void)
         cmocka_unit_test(the_zone_counts_when_addresses_are_compared),
         cmocka_unit_test(kinds_of_addresses),
         cmocka_unit_test(names_are_resolved),
+        cmocka_unit_test(names_mean_something_to_others_but_numbers_and_localhost_do_not),
+        cmocka_unit_test(published_addresses_are_called_from_here),
         cmocka_unit_test(a_name_that_does_not_resolve_may_do_so_later),
     };
     return cmocka_run_group_tests_name("address", tests, NULL, NULL);

@@ -85,14 +85,28 @@ static void set_address(struct gmi_address *to, const struct sockaddr *from)
     gmi_address_set_port(to, 0);
 }
 
+/* Is it one of the names in "eth0, ib0"? "eth0" is none of those in "veth0". */
+static bool is_named(const char *names, const char *name)
+{
+    size_t n = strlen(name);
+    for (const char *at = names; (at = strstr(at, name)) != NULL; at += n) {
+        if ((at == names || at[-1] == ' ') && (at[n] == '\0' || at[n] == ',')) return true;
+    }
+    return false;
+}
+
+static void add_name(char *names, size_t names_bytes, const char *name)
+{
+    size_t used = strlen(names);
+    if (used + IFNAMSIZ + 2 > names_bytes || is_named(names, name)) return;
+    snprintf(names + used, names_bytes - used, "%s%s", used > 0 ? ", " : "", name);
+}
+
 static gm_status nothing_fits(const struct ifaddrs *all, const char *list, gm_error *error)
 {
-    char   names[256] = "";
-    size_t used = 0;
+    char names[256] = "";
     for (const struct ifaddrs *i = all; i != NULL; i = i->ifa_next) {
-        if (!is_candidate(i) || used + IFNAMSIZ + 2 > sizeof names) continue;
-        if (strstr(names, i->ifa_name) != NULL) continue;
-        used += (size_t)snprintf(names + used, sizeof names - used, "%s%s", used ? ", " : "", i->ifa_name);
+        if (is_candidate(i)) add_name(names, sizeof names, i->ifa_name);
     }
     return gmi_error_set(error, GM_ERR_ARG, "no interface of this host fits '%.100s'; there are: %s", list, names);
 }
@@ -106,24 +120,30 @@ static int goodness(const struct ifaddrs *i, int family)
     return (gmi_address_is_link_local(&here) ? 0 : 2) + (i->ifa_addr->sa_family == family ? 1 : 0);
 }
 
-gm_status gmi_interface_pick(struct gmi_address *address, const struct ifaddrs *all, const char *list, int family,
+gm_status gmi_interface_pick(struct gmi_interface_choice *choice, const struct ifaddrs *all, const char *list, int family,
                              gm_error *error)
 {
     const struct ifaddrs *best = NULL;
+    *choice = (struct gmi_interface_choice){ .name = "" };
     for (const struct ifaddrs *i = all; i != NULL; i = i->ifa_next) {
         if (!is_candidate(i) || !fits(i, list)) continue;
         if (best == NULL || goodness(i, family) > goodness(best, family)) best = i;
     }
     if (best == NULL) return nothing_fits(all, list, error);
-    set_address(address, best->ifa_addr);
+    set_address(&choice->address, best->ifa_addr);
+    snprintf(choice->name, sizeof choice->name, "%s", best->ifa_name);
+    for (const struct ifaddrs *i = all; i != NULL && *list != '^'; i = i->ifa_next) {
+        if (is_candidate(i) && fits(i, list) && strcmp(i->ifa_name, best->ifa_name) != 0)
+            add_name(choice->others, sizeof choice->others, i->ifa_name);
+    }
     return GM_OK;
 }
 
-gm_status gmi_interface_choose(struct gmi_address *address, const char *list, int family, gm_error *error)
+gm_status gmi_interface_choose(struct gmi_interface_choice *choice, const char *list, int family, gm_error *error)
 {
     struct ifaddrs *all;
     if (getifaddrs(&all) != 0) return gmi_error_set_errno(error, errno, "cannot list the network interfaces");
-    gm_status status = gmi_interface_pick(address, all, list, family, error);
+    gm_status status = gmi_interface_pick(choice, all, list, family, error);
     freeifaddrs(all);
     return status;
 }

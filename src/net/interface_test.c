@@ -57,11 +57,11 @@ static const char *choice(const char *list, int family)
 {
     static char        text[GMI_ADDRESS_TEXT_BYTES];
     struct host        h;
-    struct gmi_address address;
+    struct gmi_interface_choice c;
     make_host(&h, cluster_node, TEST_COUNT(cluster_node));
-    if (gmi_interface_pick(&address, h.list, list, family, NULL) != GM_OK) return "";
-    gmi_address_set_port(&address, 1);
-    return gmi_address_format(&address, text);
+    if (gmi_interface_pick(&c, h.list, list, family, NULL) != GM_OK) return "";
+    gmi_address_set_port(&c.address, 1);
+    return gmi_address_format(&c.address, text);
 }
 
 static void names_by_prefix_exactly_or_excluded(void **state)
@@ -120,26 +120,65 @@ static void the_wanted_family_but_rather_no_link_local_address(void **state)
 static void nothing_that_fits_is_an_error_that_lists_what_there_is(void **state)
 {
     (void)state;
-    struct host        h;
-    struct gmi_address address;
-    gm_error           e;
+    struct host                 h;
+    struct gmi_interface_choice c;
+    gm_error                    e;
     gmi_error_clear(&e);
     make_host(&h, cluster_node, TEST_COUNT(cluster_node));
-    assert_status(gmi_interface_pick(&address, h.list, "wlan", AF_INET, &e), GM_ERR_ARG);
+    assert_status(gmi_interface_pick(&c, h.list, "wlan", AF_INET, &e), GM_ERR_ARG);
     assert_contains(e.text, "'wlan'");
     assert_contains(e.text, "docker0");
     assert_contains(e.text, "ib0");
     gmi_error_clear(&e);
-    assert_status(gmi_interface_pick(&address, NULL, "eth", AF_INET, &e), GM_ERR_ARG);
+    assert_status(gmi_interface_pick(&c, NULL, "eth", AF_INET, &e), GM_ERR_ARG);
 }
 
 static void this_host_has_a_loopback(void **state)
 {
     (void)state;
-    struct gmi_address address;
-    assert_ok(gmi_interface_choose(&address, "127.0.0.0/8", AF_INET, NULL));
-    assert_true(gmi_address_is_loopback(&address));
-    assert_int_equal(gmi_address_port(&address), 0);
+    struct gmi_interface_choice c;
+    assert_ok(gmi_interface_choose(&c, "127.0.0.0/8", AF_INET, NULL));
+    assert_true(gmi_address_is_loopback(&c.address));
+    assert_int_equal(gmi_address_port(&c.address), 0);
+}
+
+static void a_name_within_another_is_listed_too(void **state)
+{
+    (void)state;
+    static const struct made_up  namespaced[] = { { "lo", "127.0.0.1", IFF_UP | IFF_LOOPBACK },
+                                                  { "veth0", "10.1.0.1", IFF_UP },
+                                                  { "eth0", "10.2.0.1", IFF_UP },
+                                                  { "eth0.7", "10.3.0.1", IFF_UP },
+                                                  { "eth0", "fe80::1", IFF_UP } };
+    struct host                 h;
+    struct gmi_interface_choice c;
+    gm_error                    e;
+    gmi_error_clear(&e);
+    make_host(&h, namespaced, TEST_COUNT(namespaced));
+    assert_status(gmi_interface_pick(&c, h.list, "wlan", AF_INET, &e), GM_ERR_ARG);
+    assert_contains(e.text, "there are: lo, veth0, eth0, eth0.7");
+}
+
+/* One interface a rank: what else fits is told. */
+static void others_says(const char *list, const char *name, const char *others)
+{
+    struct host                 h;
+    struct gmi_interface_choice c;
+    make_host(&h, cluster_node, TEST_COUNT(cluster_node));
+    assert_ok(gmi_interface_pick(&c, h.list, list, AF_INET, NULL));
+    assert_string_equal(c.name, name);
+    assert_string_equal(c.others, others);
+}
+
+static void several_that_fit_are_told(void **state)
+{
+    (void)state;
+    others_says("=eth0,ib0", "eth0", "ib0");
+    others_says("eth", "eth0", "eth10");
+    others_says("eth,ib", "eth0", "eth10, ib0");
+    others_says("=eth0", "eth0", "");
+    others_says("=wlan0,ib0", "ib0", ""); /* a list for hosts that differ */
+    others_says("^docker", "eth0", "");   /* not what was named, but what was not wanted */
 }
 
 int main(void)
@@ -151,6 +190,8 @@ int main(void)
         cmocka_unit_test(the_wanted_family_but_rather_no_link_local_address),
         cmocka_unit_test(nothing_that_fits_is_an_error_that_lists_what_there_is),
         cmocka_unit_test(this_host_has_a_loopback),
+        cmocka_unit_test(a_name_within_another_is_listed_too),
+        cmocka_unit_test(several_that_fit_are_told),
     };
     return cmocka_run_group_tests_name("interface", tests, NULL, NULL);
 }

@@ -1,5 +1,6 @@
 #include "rendezvous/call.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -79,6 +80,12 @@ static gm_status connection_failed(struct gmi_call *c, const char *why)
     return GM_AGAIN;
 }
 
+static const char *why_in_vain(gm_status status, int sys_errno)
+{
+    if (status == GM_AGAIN) return "no answer";
+    return sys_errno == EINVAL ? "this host has a route that throws such packets away (blackhole)" : strerror(sys_errno);
+}
+
 /* No descriptor, no memory, not permitted: that may pass, but nobody else will tell if it does not. */
 static bool is_refused_for_good(struct gmi_call *c)
 {
@@ -111,7 +118,7 @@ static gm_status connect_next(struct gmi_call *c)
         }
         if (status == GM_OK) return GM_OK;
         if (status == GM_AGAIN && !gmi_deadline_passed(c->next_ns)) return GM_AGAIN;
-        connection_failed(c, status == GM_AGAIN ? "no answer" : strerror(sys_errno));
+        connection_failed(c, why_in_vain(status, sys_errno));
         c->error.sys_errno = status == GM_AGAIN ? 0 : sys_errno;
     }
     return is_refused_for_good(c) ? refused(c) : pause_then_again(c);

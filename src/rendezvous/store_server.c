@@ -379,7 +379,12 @@ gm_status gmi_store_server_create(struct gmi_store_server **server, const char *
                              .session = gmi_process_number() };
     snprintf(own.job_id, sizeof own.job_id, "%s", job_id ? job_id : "");
     s->log = log;
-    status = gmi_acceptor_init(&s->acceptor, &list.addresses[0], &own, secret, judge, admit, s, log, "store", error);
+    struct gmi_address at = list.addresses[0], any = at;
+    gmi_address_set_any(&any);
+    /* Others reach a host of this name by another address; who may not come at all needs none. */
+    bool is_for_others = gmi_address_is_loopback(&at) && gmi_host_is_known_to_others(host);
+    if (is_for_others && gmi_secret_allows(secret, &any, NULL) == GM_OK) at = any;
+    status = gmi_acceptor_init(&s->acceptor, &at, &own, secret, judge, admit, s, log, "store", error);
     if (status != GM_OK) {
         gmi_free(s);
         return status;

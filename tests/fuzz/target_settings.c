@@ -87,7 +87,7 @@ static void choose_interface(struct fuzz_input *in)
                                    { .ifa_name = name[1], .ifa_addr = (struct sockaddr *)&v4[1], .ifa_flags = IFF_UP },
                                    { .ifa_name = name[2], .ifa_addr = (struct sockaddr *)&v4[2], .ifa_flags = IFF_UP },
                                    { .ifa_name = name[3], .ifa_addr = (struct sockaddr *)&v6, .ifa_flags = IFF_UP } };
-    struct gmi_address  address;
+    struct gmi_interface_choice choice;
     inet_pton(AF_INET, "127.0.0.1", &v4[0].sin_addr);
     inet_pton(AF_INET, "10.1.2.3", &v4[1].sin_addr);
     inet_pton(AF_INET, "192.168.7.1", &v4[2].sin_addr);
@@ -97,7 +97,7 @@ static void choose_interface(struct fuzz_input *in)
     if (!fuzz_line(in, list, sizeof list)) return;
     gm_error error;
     gmi_error_clear(&error);
-    if (gmi_interface_pick(&address, all, list, family, &error) != GM_OK) fuzz_check(error.text[0] != '\0');
+    if (gmi_interface_pick(&choice, all, list, family, &error) != GM_OK) fuzz_check(error.text[0] != '\0');
 }
 
 static void compare_fingerprints(struct fuzz_input *in)

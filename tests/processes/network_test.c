@@ -17,67 +17,19 @@
 #include <cmocka.h>
 
 #include "base/clock.h"
-#include "tests/support/ranks.h"
+#include "tests/support/hosts.h"
 
 enum { N = 4, DEFAULT_LIMIT_MS = 300000, BOUND_MS = 3000, PORT = 4100, BIG_ELEMS = 1 << 21 };
-enum mark { NAKED, PLUGGED, READY, CUT, TOLD };
+enum mark { READY, CUT, TOLD };
 
 static bool has_network;
-
-/* ---- hosts and cables ------------------------------------------------------------------------------ */
-
-static int run(const char *format, ...) __attribute__((format(printf, 1, 2)));
-static int run(const char *format, ...)
-{
-    char    command[400];
-    va_list args;
-    va_start(args, format);
-    vsnprintf(command, sizeof command, format, args);
-    va_end(args);
-    strcat(command, " >/dev/null 2>&1");
-    return system(command);
-}
-
-static void write_file(const char *path, const char *text)
-{
-    int fd = open(path, O_WRONLY);
-    if (fd >= 0) (void)!write(fd, text, strlen(text));
-    if (fd >= 0) close(fd);
-}
-
-/* This process moves into a network of its own, in which there is a bridge. */
-static bool make_network(void)
-{
-    char uid_map[40], gid_map[40];
-    snprintf(uid_map, sizeof uid_map, "0 %d 1", (int)getuid());
-    snprintf(gid_map, sizeof gid_map, "0 %d 1", (int)getgid());
-    if (unshare(CLONE_NEWUSER | CLONE_NEWNET | CLONE_NEWNS) != 0) return false;
-    write_file("/proc/self/setgroups", "deny");
-    write_file("/proc/self/uid_map", uid_map);
-    write_file("/proc/self/gid_map", gid_map);
-    return run("ip link add br0 type bridge && ip link set br0 up && ip link set lo up") == 0;
-}
-
-static void be_on_a_host_of_ones_own(struct rank_self *self)
-{
-    rank_check(self, unshare(CLONE_NEWNET) == 0);
-    rank_mark(self, NAKED);
-    rank_await(self, PLUGGED, 1);
-    rank_check(self, run("ip link set lo up && ip addr add 10.77.0.%d/24 dev eth0 && ip link set eth0 up", self->rank + 1) == 0);
-}
 
 static struct ranks *start(void **state, void (*body)(struct rank_self *), const void *user, int connect_ms)
 {
     struct ranks_job job = { .n_ranks = N, .body = body, .user = user, .is_hand_started = true, .host = "10.77.0.1", .port = PORT,
                              .stall_limit_ms = DEFAULT_LIMIT_MS, .connect_timeout_ms = connect_ms };
     struct ranks *r = ranks_start(state, &job);
-    ranks_await(r, NAKED, N);
-    for (int k = 0; k < N; k++) {
-        run("ip link del v%d", k); /* of an earlier job whose ranks were killed */
-        assert_int_equal(run("ip link add v%d type veth peer name eth0 netns %d && ip link set v%d master br0 up", k,
-                             (int)ranks_pid(r, k), k), 0);
-    }
-    atomic_store(&ranks_shared(r)->marks[PLUGGED], 1);
+    hosts_plug_in(r, N);
     return r;
 }
 
@@ -122,7 +74,7 @@ static gm_status live_through(struct rank_self *self, enum phase phase)
 static void live(struct rank_self *self)
 {
     const struct plan *plan = self->user;
-    be_on_a_host_of_ones_own(self);
+    hosts_move_to_own(self);
     rank_create(self);
     rank_ok(self, gm_barrier(self->comm));
     rank_mark(self, READY);
@@ -149,7 +101,7 @@ static void cut_one_off(void **state, struct plan plan)
     ranks_await(r, READY, N);
     ranks_serve(r, 50);
     atomic_store(&ranks_shared(r)->times_ns[CUT], gmi_now_ns());
-    run(plan.how == CABLE_PULLED ? "ip link set v%d down" : "ip link set v%d nomaster", plan.cut);
+    hosts_run(plan.how == CABLE_PULLED ? "ip link set v%d down" : "ip link set v%d nomaster", plan.cut);
     atomic_store(&ranks_shared(r)->marks[CUT], 1);
     ranks_finish(r);
     int64_t slowest_ms = 0;
@@ -198,14 +150,14 @@ static void lose_a_neighbour(struct rank_self *self)
 {
     static float values[BIG_ELEMS];
     gm_status    status = GM_OK;
-    be_on_a_host_of_ones_own(self);
+    hosts_move_to_own(self);
     self->options.algorithm = "ring";
     rank_create(self);
     rank_mark(self, READY);
     rank_await(self, READY, N);
     if (self->rank == 1) {
         atomic_store(&self->shared->times_ns[CUT], gmi_now_ns());
-        rank_check(self, run("ip route add blackhole 10.77.0.3/32") == 0);
+        rank_check(self, hosts_run("ip route add blackhole 10.77.0.3/32") == 0);
     }
     while (status == GM_OK) status = gm_all_reduce(self->comm, values, values, BIG_ELEMS, GM_F32, GM_SUM);
     rank_record(self, status);
@@ -238,10 +190,10 @@ static void have_a_misleading_bridge(struct rank_self *self)
 {
     double one = 1;
     rank_check(self, unshare(CLONE_NEWNET) == 0);
-    rank_check(self, run("ip link add docker0 type bridge && ip addr add 172.17.0.1/16 dev docker0 && ip link set docker0 up") == 0);
-    rank_mark(self, NAKED);
-    rank_await(self, PLUGGED, 1);
-    rank_check(self, run("ip link set lo up && ip addr add 10.77.0.%d/24 dev eth0 && ip link set eth0 up", self->rank + 1) == 0);
+    rank_check(self, hosts_run("ip link add docker0 type bridge && ip addr add 172.17.0.1/16 dev docker0 && ip link set docker0 up") == 0);
+    rank_mark(self, HOSTS_NAKED);
+    rank_await(self, HOSTS_PLUGGED, 1);
+    rank_check(self, hosts_run("ip link set lo up && ip addr add 10.77.0.%d/24 dev eth0 && ip link set eth0 up", self->rank + 1) == 0);
     if (self->rank == 3) self->options.interface_names = "^docker";
     if (self->rank == 1) self->options.interface_names = "10.77.0.0/24";
     rank_create(self);
@@ -262,7 +214,7 @@ enum { LATE = 3, LOST = 1, CONNECT_MS = 9000, JOIN_MS = 2000 };
 
 static void be_cut_off_while_gathering(struct rank_self *self)
 {
-    be_on_a_host_of_ones_own(self);
+    hosts_move_to_own(self);
     if (self->rank == LATE) { /* so that the others wait, and notice first */
         rank_await(self, CUT, 1);
         nap_ms(BOUND_MS * ranks_slowness());
@@ -286,7 +238,7 @@ static void a_rank_cut_off_at_the_start_is_missed_by_name(void **state)
     ranks_await(r, READY, N - 1);
     ranks_serve(r, JOIN_MS * ranks_slowness());
     atomic_store(&ranks_shared(r)->times_ns[CUT], gmi_now_ns());
-    run("ip link set v%d nomaster", LOST);
+    hosts_run("ip link set v%d nomaster", LOST);
     atomic_store(&ranks_shared(r)->marks[CUT], 1);
     ranks_finish(r);
     int64_t took_ms = (ranks_shared(r)->records[LOST].at_ns - atomic_load(&ranks_shared(r)->times_ns[CUT])) / GMI_NS_PER_MS;
@@ -297,7 +249,7 @@ static void a_rank_cut_off_at_the_start_is_missed_by_name(void **state)
 
 int main(void)
 {
-    has_network = make_network();
+    has_network = hosts_make_network();
 #define TEST(name) cmocka_unit_test_teardown(name, ranks_teardown)
     const struct CMUnitTest tests[] = {
         TEST(a_pulled_cable_in_the_middle_of_big_calls),
