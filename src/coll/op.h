@@ -6,6 +6,7 @@
 #define GMI_OP_H
 
 #include "base/bytes.h"
+#include "coll/cost.h"
 #include "coll/port.h"
 #include "coll/shape.h"
 #include "reduce/codec.h"
@@ -15,8 +16,15 @@ struct gmi_algo;
 /* One receive's worth of memory: small enough to stay in a core's cache while it is summed. */
 enum { GMI_SCRATCH_BYTES = 256 * 1024, GMI_PIECE_BYTES = 1024 * 1024, GMI_OP_STATE_BYTES = 1280 };
 
-/* What the ring sends of a chunk before it turns to the next one: some of these fit into a cache together. docs/tuning.md */
-enum { GMI_PART_BYTES = 128 * 1024, GMI_PAIR_PART_BYTES = 256 * 1024 /* of two ranks */ };
+/* What the ring sends of a chunk before it turns to the next one. Through shared memory some of these fit into a cache
+ * together, and two ranks have more of it each; of what passes a kernel fewer and larger ones are better. docs/tuning.md */
+enum { GMI_PART_BYTES = 128 * 1024, GMI_PAIR_PART_BYTES = 256 * 1024, GMI_SOCKET_PART_BYTES = 512 * 1024 };
+
+static inline size_t gmi_part_bytes(int n_ranks, enum gmi_link_kind kind)
+{
+    if (kind != GMI_KIND_MEMORY) return GMI_SOCKET_PART_BYTES;
+    return n_ranks == 2 ? GMI_PAIR_PART_BYTES : GMI_PART_BYTES;
+}
 
 /* The ranks and the ports to them. A port without a link is not connected. */
 struct gmi_group {
@@ -25,6 +33,7 @@ struct gmi_group {
     struct gmi_port *ports;     /* by rank; the own one unused */
     struct gmi_port *(*find_port)(const struct gmi_group *group, int peer); /* NULL: in `ports`; else it stands for them */
     struct gmi_layout layout;   /* who shares a host with whom */
+    enum gmi_link_kind kind;    /* of the worst link between two of them: all know the same one */
     struct gmi_trace *trace;    /* NULL: none */
 };
 
