@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -78,6 +79,34 @@ char gmi_process_state(const struct gmi_process *p)
     if (facts.born_ticks != p->born_ticks || facts.state == 'Z' || facts.state == 'x') return GMI_PROCESS_GONE;
     return facts.state;
 }
+
+#ifdef MADV_WIPEONFORK
+
+static size_t mark_bytes(void) { return (size_t)sysconf(_SC_PAGESIZE); }
+
+const uint32_t *gmi_process_mark(void)
+{
+    uint32_t *mark = mmap(NULL, mark_bytes(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (mark == MAP_FAILED) return NULL;
+    if (madvise(mark, mark_bytes(), MADV_WIPEONFORK) == 0) { /* Linux 4.14 */
+        *mark = 1;
+        return mark;
+    }
+    munmap(mark, mark_bytes());
+    return NULL;
+}
+
+void gmi_process_unmark(const uint32_t *mark)
+{
+    if (mark != NULL) munmap((void *)mark, mark_bytes());
+}
+
+#else
+
+const uint32_t *gmi_process_mark(void) { return NULL; }
+void            gmi_process_unmark(const uint32_t *mark) { (void)mark; }
+
+#endif
 
 bool gmi_process_is_near(const struct gmi_process *a, const struct gmi_process *b)
 {

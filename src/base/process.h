@@ -33,6 +33,11 @@ struct gmi_process gmi_process_self(void);
 /* One of the letters above; GMI_PROCESS_UNKNOWN if it cannot be told from here. */
 char gmi_process_state(const struct gmi_process *p);
 
+/* A word that is 1 in this process and 0 in every child that is forked from it: it tells them apart without asking the
+ * kernel. NULL: there is no such memory here. */
+const uint32_t *gmi_process_mark(void);
+void            gmi_process_unmark(const uint32_t *mark);
+
 /* Do we see processes of the same space? */
 bool gmi_process_is_near(const struct gmi_process *a, const struct gmi_process *b);
 

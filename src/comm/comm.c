@@ -158,6 +158,7 @@ static gm_status set_up_root(struct gm_comm *comm, const gm_comm_options *o, gm_
 {
     comm->root = comm;
     comm->n_users = 1;
+    comm->owner_mark = gmi_process_mark();
     comm->stall_limit_ms = o->stall_limit_ms;
     comm->try_ns = (o->spin_us >= 0 ? o->spin_us : DEFAULT_SPIN_US) * INT64_C(1000);
     comm->log = (struct gmi_log){ .write = o->log, .user = o->log_user, .level = o->log_level };
@@ -216,6 +217,7 @@ static void tear_down_root(struct gm_comm *comm)
     pthread_mutex_destroy(&comm->roster_lock);
     gmi_free(comm->fingerprint);
     gmi_secret_wipe(&comm->secret);
+    gmi_process_unmark(comm->owner_mark);
     gmi_comm_tear_down(comm);
 }
 
@@ -239,7 +241,11 @@ gm_status gm_comm_create(gm_comm **out, const gm_comm_options *options, gm_error
     return GM_OK;
 }
 
-bool gmi_comm_is_ours(const struct gm_comm *comm) { return comm->owner_pid == getpid(); }
+bool gmi_comm_is_ours(const struct gm_comm *comm)
+{
+    const volatile uint32_t *mark = comm->root->owner_mark;
+    return mark != NULL ? *mark != 0 : comm->owner_pid == getpid();
+}
 
 /* ---- the end ----------------------------------------------------------------------------------- */
 

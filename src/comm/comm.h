@@ -68,6 +68,7 @@ struct gm_comm {
     bool                        is_encrypted, is_checked; /* with checksums */
     char                       *fingerprint;
     pid_t                       owner_pid; /* a process forked from it has no service thread: not its member */
+    const uint32_t             *owner_mark; /* (root) tells that too, without a system call; NULL: there is none */
     struct gmi_trace           *trace;  /* NULL: none */
     int64_t                     try_ns; /* how long a collective tries before it sleeps; 0: not at all */
 

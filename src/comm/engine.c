@@ -18,6 +18,8 @@ enum {
     /* A broken link waits so long for an earlier cause before it blames its peer. */
     EARLIER_CAUSE_MS = 100,
     LONG_ABSENCE_US = 200,
+    /* Where each rank has a core, it keeps trying for so long before it asks whether somebody else wants the core. */
+    TRIES_NS = 500,
     /* A rank that has been still for so long (or half the stall limit) tells rank 0 in which call it waits. */
     TELL_AFTER_MS = 200,
     /* A rank that has waited for too long gives rank 0 so long to say who is to blame. */
@@ -401,12 +403,13 @@ static bool is_pooled(const struct gmi_engine *e, const struct gm_work *w)
 static void complete(struct gmi_engine *e, gm_status status)
 {
     struct gm_work    *w = e->running;
+    int64_t            now_ns = gmi_now_ns();
     if (e->is_told) tell_waiting(e, -1, false);
     e->running = NULL;
-    e->op.traffic.elapsed_ns = gmi_now_ns() - e->op.begin_ns;
+    e->op.traffic.elapsed_ns = now_ns - e->op.begin_ns;
     if (e->op.trace != NULL) gmi_record_call(&e->op, status);
     pthread_mutex_lock(&e->comm->root->lock);
-    e->comm->root->done_ns = gmi_now_ns();
+    e->comm->root->done_ns = now_ns;
     add_traffic(&e->comm->traffic[e->op.call.collective], &e->op.traffic);
     add_traffic(&e->comm->traffic[GM_COLLECTIVE_END], &e->op.traffic);
     if (status == GM_OK) {
@@ -504,21 +507,24 @@ static bool mind_stillness(struct gmi_engine *e)
 static bool is_done(struct gm_work *w) { return atomic_load_explicit(&w->status, memory_order_acquire) != GM_AGAIN; }
 
 /* Going to sleep and being woken takes longer than a small message, so we first keep trying for a bounded
- * while. Between two tries others may run: where ranks share a core that is what lets the peer go on, and where
- * they do not it costs next to nothing. Somebody else's work on our core shows as a long absence that brings
- * no byte; then we sleep, since a sleeper is woken ahead of a thread that computes.
+ * while. Between tries others may run: where ranks share a core that is what lets the peer go on, and where
+ * they do not it costs next to nothing every now and then. Somebody else's work on our core shows as a long absence
+ * that brings no byte; then we sleep, since a sleeper is woken ahead of a thread that computes.
  * True: something has moved, or is to be looked at. */
 static bool keep_trying(struct gmi_engine *e, struct gm_work *w)
 {
     uint64_t           before_bytes = e->op.moved_bytes;
-    int64_t            from_ns = gmi_now_ns(), now_ns = from_ns, away_ns;
+    int64_t            from_ns = gmi_now_ns(), now_ns = from_ns, offered_ns = from_ns, away_ns;
+    int64_t            tries_ns = e->comm->placement.has_core_each ? TRIES_NS : 0;
     const struct gm_work *waited_on = e->running;
     bool               has_moved = false;
     do {
-        sched_yield();
+        bool is_offered = now_ns - offered_ns >= tries_ns;
+        if (is_offered) sched_yield();
         int64_t back_ns = gmi_now_ns();
         away_ns = back_ns - now_ns;
         now_ns = back_ns;
+        if (is_offered) offered_ns = now_ns;
         e->op.traffic.waiting_ns += away_ns; /* before it ends, and is counted */
         has_moved = !advance_queue(e, w) || e->running != waited_on || e->op.moved_bytes != before_bytes;
     } while (!has_moved && away_ns < LONG_ABSENCE_US * 1000 && now_ns - from_ns < e->comm->try_ns);
@@ -595,11 +601,16 @@ static void append(struct gmi_engine *e, struct gm_work *w)
     atomic_fetch_add(&e->n_unfinished, 1);
 }
 
-static const struct gmi_algo *choose(const struct gmi_engine *e, const struct gmi_request *request)
+static const struct gmi_algo *choose(struct gmi_engine *e, const struct gmi_request *request)
 {
     if (e->lane == GMI_LANE_MESSAGES) return &gmi_message_algo;
-    return gmi_algo_choose(e->comm->algorithm, request->which, &e->comm->costs, gmi_request_size_for_choice(request),
-                           request->codec.needs);
+    struct gmi_choice *last = &e->choices[request->which];
+    size_t             size_bytes = gmi_request_size_for_choice(request);
+    if (last->algo == NULL || last->size_bytes != size_bytes || last->needs != request->codec.needs) {
+        *last = (struct gmi_choice){ .size_bytes = size_bytes, .needs = request->codec.needs };
+        last->algo = gmi_algo_choose(e->comm->algorithm, request->which, &e->comm->costs, size_bytes, last->needs);
+    }
+    return last->algo;
 }
 
 /* Else there is nothing to wait for: in a world of one, or with a message to oneself. */

@@ -39,12 +39,22 @@ struct gm_work {
 /* A communicator has two: one for collectives, and one for messages, which keep no order with collectives. */
 enum gmi_lane { GMI_LANE_DATA, GMI_LANE_MESSAGES, GMI_LANES };
 
+/* The last choice of an algorithm: of like calls, one after another, only the first one is weighed. */
+struct gmi_choice {
+    const struct gmi_algo *algo; /* NULL: none yet */
+    size_t                 size_bytes;
+    enum gmi_view          needs;
+};
+
 struct gmi_engine {
     struct gm_comm *comm;
     enum gmi_lane   lane;
     pthread_mutex_t lock;
     atomic_int      n_callers_waiting;
     atomic_int      n_unfinished; /* queued or running */
+
+    /* The caller's thread only. */
+    struct gmi_choice choices[GM_COLLECTIVE_END];
 
     /* Under the communicator's lock. */
     struct gm_work *first, *last; /* the queue, without the one that runs */
