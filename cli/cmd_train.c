@@ -4,12 +4,10 @@
  *         gradmesh train -n 4 ...  as a worker: joins the others and trains; rank 0 speaks
  *
  * Under `gradmesh run`, or started by hand with RANK and WORLD_SIZE, it is a worker at once. */
-#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
@@ -17,10 +15,10 @@
 #include "base/error.h"
 #include "cli/args.h"
 #include "cli/commands.h"
-#include "cli/live.h"
 #include "cli/output.h"
 #include "cli/trace_write.h"
 #include "cli/train_args.h"
+#include "cli/train_live.h"
 #include "cli/train_print.h"
 #include "cli/worker.h"
 #include "launch/launcher.h"
@@ -73,8 +71,7 @@ struct worker {
     struct cli_room          room;
     struct gmt_trainer       trainer;
     struct gmt_trainlog      log;
-    struct cli_live         *live;
-    int                      live_log_fd; /* the log of --live without --log, in memory; 0: none */
+    struct cli_train_live    live;
     struct cli_train_printer printer;
     /* For --compare-steps, on rank 0: */
     struct gmt_trainer       alone;
@@ -91,8 +88,7 @@ static void worker_fini(struct worker *worker)
     gmt_checkpoint_dir_close(&worker->dir);
     gmt_checkpoint_close(&worker->from);
     gmt_trainlog_close(&worker->log);
-    cli_live_stop(worker->live);
-    if (worker->live_log_fd > 0) close(worker->live_log_fd);
+    cli_train_live_close(&worker->live);
     gmt_data_free(&worker->data);
     gmi_free(worker->weights_then);
 }
@@ -215,6 +211,7 @@ static gm_status join(struct worker *worker, const struct cli_join *place)
                             "overlap", cli_train_overlaps[args->overlap],
                             "shard_placement", cli_train_placements[args->placement],
                             "trace_steps", trace_steps,
+                            "live", args->has_live ? "shown" : "no",
                             "arithmetic", arithmetic, NULL };
     char            text[8192];
     struct cli_join with = *place;
@@ -232,26 +229,36 @@ static gm_status join(struct worker *worker, const struct cli_join *place)
 
 /* ---- what rank 0 says while it trains ---- */
 
+/* To the log and to the page, as far as there are any. Takes the record over. */
 static void write_log(struct worker *worker, cJSON *record)
 {
     gm_error error;
     gmi_error_clear(&error);
+    cli_train_live_add(&worker->live, record);
     if (gmt_trainlog_write(&worker->log, record, &error) != GM_OK)
         fprintf(stderr, "gradmesh train: warning: %s\n", error.text);
 }
 
+static bool has_log(const struct worker *worker) { return worker->log.path != NULL || worker->live.page != NULL; }
+
 static void on_report(void *user, const struct gmt_report *report)
 {
     struct worker *worker = user;
-    if (worker->log.path != NULL) write_log(worker, gmt_log_step(report));
+    if (has_log(worker)) write_log(worker, gmt_log_step(report));
     cli_print_report(&worker->printer, report);
 }
 
 static void on_epoch(void *user, const struct gmt_epoch_report *report)
 {
     struct worker *worker = user;
-    if (worker->log.path != NULL) write_log(worker, gmt_log_epoch(report));
+    if (has_log(worker)) write_log(worker, gmt_log_epoch(report));
     cli_print_epoch(&worker->printer, report);
+}
+
+static gm_status on_exchange(void *user, const struct gmt_report *report, gm_error *error)
+{
+    struct worker *worker = user;
+    return cli_train_live_exchange(&worker->live, &worker->trainer, &worker->args->trace, report, error);
 }
 
 static void on_step(void *user, uint64_t step, const struct gmt_step_report *share)
@@ -282,34 +289,20 @@ static gm_status prepare_comparison(struct worker *worker)
     return gmi_error_set(&worker->error, GM_ERR_NOMEM, "no memory for the comparison");
 }
 
-/* The page is made of the log, so there must be one. */
-static gm_status open_live(struct worker *worker)
-{
-    const char *log_path = worker->args->log_path;
-    char        in_memory[40];
-    if (log_path == NULL) {
-        worker->live_log_fd = memfd_create("training log", MFD_CLOEXEC);
-        if (worker->live_log_fd <= 0) return gmi_error_set_errno(&worker->error, errno, "no memory for the log of --live");
-        snprintf(in_memory, sizeof in_memory, "/proc/self/fd/%d", worker->live_log_fd);
-        log_path = in_memory;
-        gm_status status = gmt_trainlog_open(&worker->log, log_path, false, &worker->error);
-        if (status != GM_OK) return status;
-    }
-    return cli_live_start(&worker->live, cli_live_port(worker->args->live_port), log_path, &worker->error);
-}
-
 static gm_status open_outputs(struct worker *worker)
 {
     const struct cli_train_args *args = worker->args;
+    bool                     is_resuming = worker->from.path != NULL;
     gm_status                status = GM_OK;
-    if (worker->rank != 0) return GM_OK;
+    if (args->has_live)
+        status = cli_train_live_open(&worker->live, worker->rank, worker->world_size, args->live_port,
+                                     is_resuming ? args->log_path : NULL, &worker->error);
+    if (status != GM_OK || worker->rank != 0) return status;
     if (args->checkpoint_dir != NULL)
         status = gmt_checkpoint_dir_open(&worker->dir, args->checkpoint_dir, (int)args->keep,
                                          &worker->error);
     if (status == GM_OK && args->log_path != NULL)
-        status = gmt_trainlog_open(&worker->log, args->log_path, worker->from.path != NULL,
-                                   &worker->error);
-    if (status == GM_OK && args->has_live) status = open_live(worker);
+        status = gmt_trainlog_open(&worker->log, args->log_path, is_resuming, &worker->error);
     return status;
 }
 
@@ -328,7 +321,9 @@ static gm_status make_trainer(struct worker *worker)
                                            .placement = (enum gmt_placement)args->placement,
                                            .is_wire_raw = args->exact_wire == 1 };
     if (worker->rank == 0)
-        options.listener = (struct gmt_listener){ on_report, on_epoch, NULL, on_step, worker };
+        options.listener = (struct gmt_listener){ .report = on_report, .epoch = on_epoch, .step = on_step };
+    options.listener.exchange = args->has_live ? on_exchange : NULL;
+    options.listener.user = worker;
     gm_status status =
         gmt_trainer_init(&worker->trainer, &worker->recipe, &options, &worker->error);
     if (status == GM_OK && worker->from.path != NULL)
@@ -410,7 +405,7 @@ static void say_start(struct worker *worker)
     say_where_it_begins(worker);
     cli_print_start(&worker->printer, &worker->data, exchange, (int)args->n_threads,
                     worker->trainer.first_step);
-    if (worker->log.path != NULL)
+    if (has_log(worker))
         write_log(worker, gmt_log_start(&worker->trainer, (int)args->n_threads,
                                         worker->data.test.n_samples));
 }
@@ -444,8 +439,7 @@ static int say_end(struct worker *worker, const struct gmt_end *end,
     cJSON *record = gmt_log_end(end);
     if (difference != NULL) add_difference(record, difference, worker->compare_steps);
     bool is_written = cli_write_json(worker->parsed, "train", record);
-    if (worker->log.path != NULL) write_log(worker, record);
-    else cJSON_Delete(record);
+    write_log(worker, record);
     return is_written && end->are_identical && !worker->log.has_failed ? CLI_EXIT_OK : CLI_EXIT_NO;
 }
 
@@ -460,6 +454,16 @@ static int trained_not(struct worker *worker)
     return CLI_EXIT_PEER_FAILED;
 }
 
+static gm_status finish_trace(struct worker *worker)
+{
+    char     *text = NULL;
+    gm_status status = cli_train_trace_finish(&worker->args->trace, &worker->trainer,
+                                              worker->live.page != NULL ? &text : NULL, &worker->error);
+    cli_live_show_trace(worker->live.page, text);
+    free(text);
+    return status;
+}
+
 static int train(struct worker *worker)
 {
     struct gmt_end        end;
@@ -469,8 +473,7 @@ static int train(struct worker *worker)
         cli_train_trace_leave(&worker->args->trace, &worker->trainer);
         return trained_not(worker);
     }
-    if (cli_train_trace_finish(&worker->args->trace, &worker->trainer, &worker->error) != GM_OK)
-        return worker_failed(worker);
+    if (finish_trace(worker) != GM_OK) return worker_failed(worker);
     /* The others need not wait for what rank 0 still computes. */
     gm_comm_destroy(worker->comm);
     worker->comm = NULL;

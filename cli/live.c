@@ -1,7 +1,9 @@
 #include "cli/live.h"
 
 #include <arpa/inet.h>
+#include <ctype.h>
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,8 +15,10 @@
 #include "base/error.h"
 #include "cli/live_parts.h"
 #include "report/page.h"
+#include "report/thin.h"
 
-enum { EVERY_MS = 1000, MOST_CONNECTIONS = 16, IDLE_S = 10, GRACE_MS = 3000, NAP_MS = 20 };
+/* A trace is sent again and again, so it is shorter than that of a page that is made once. */
+enum { EVERY_MS = 1000, IDLE_S = 10, GRACE_MS = 3000, MOST_SPANS = 4000 };
 
 int cli_live_port(const char *text)
 {
@@ -32,36 +36,39 @@ gm_status cli_live_check(gm_error *error)
 
 /* ---- what is answered --------------------------------------------------------------------------- */
 
-static bool has_end(const cJSON *records)
+static void put(struct gmi_buffer *into, const char *text) { gmi_buffer_append(into, text, strlen(text)); }
+
+/* What came after `from` records and `n_seen` traces; the lock is held. */
+static void write_data(struct gmi_buffer *into, const struct cli_live *live, size_t from, unsigned long long n_seen)
 {
-    const cJSON *event = cJSON_GetObjectItem(cJSON_GetArrayItem(records, cJSON_GetArraySize(records) - 1), "event");
-    return cJSON_IsString(event) && strcmp(event->valuestring, "end") == 0;
+    char head[256];
+    if (from > live->n_records) from = live->n_records;
+    size_t first = from == 0 ? 0 : live->ends[from - 1];
+    snprintf(head, sizeof head, "{\"version\":\"%s\",\"live\":{\"every_ms\":%d,\"next\":%zu,\"trace\":%llu,\"is_over\":%s},\"files\":[",
+             gm_version(), EVERY_MS, live->n_records, live->n_traces, live->is_over ? "true" : "false");
+    put(into, head);
+    put(into, "{\"name\":\"training\",\"kind\":\"train\",\"is_cut\":false,\"data\":[");
+    if (live->n_records > from) gmi_buffer_append(into, live->records.bytes + first + 1, live->records.used_bytes - first - 1);
+    put(into, "]}");
+    if (live->trace != NULL && n_seen != live->n_traces) {
+        put(into, ",{\"name\":\"last steps\",\"kind\":\"trace\",\"is_cut\":false,\"data\":");
+        put(into, live->trace);
+        put(into, "}");
+    }
+    put(into, "]}");
 }
 
-/* A log in memory has a number for a name. */
-static void name_it(struct gmr_record *record)
+/* The viewer of that number; a new one takes the place of who asked longest ago. The lock is held. */
+static struct cli_live_viewer *find_viewer(struct cli_live *live, unsigned long long number)
 {
-    char *name = gmi_strdup("training");
-    if (name == NULL) return;
-    gmi_free(record->name);
-    record->name = name;
-}
-
-/* What the log holds so far, for the page; to be freed with free(). NULL: no memory. */
-static char *data_text(struct cli_live *live, bool *is_end)
-{
-    struct gmr_record record;
-    gm_error          error; /* a log without a line is none yet */
-    gmi_error_clear(&error);
-    bool   is_there = gmr_record_read(&record, live->log_path, &error) == GM_OK;
-    *is_end = is_there && has_end(record.data);
-    if (is_there) name_it(&record);
-    cJSON *data = gmr_page_data(is_there ? &record : NULL, is_there ? 1 : 0);
-    if (is_there) gmr_record_fini(&record);
-    cJSON_DeleteItemFromObject(data, "made_at"); /* so that the same data are the same bytes */
-    char *text = data != NULL ? cJSON_PrintUnformatted(data) : NULL;
-    cJSON_Delete(data);
-    return text;
+    struct cli_live_viewer *oldest = &live->viewers[0];
+    for (int i = 0; i < CLI_LIVE_MOST_CONNECTIONS; i++) {
+        struct cli_live_viewer *viewer = &live->viewers[i];
+        if (viewer->asked_ns != 0 && viewer->number == number) return viewer;
+        if (viewer->asked_ns < oldest->asked_ns) oldest = viewer;
+    }
+    *oldest = (struct cli_live_viewer){ .number = number };
+    return oldest;
 }
 
 static enum MHD_Result reply(struct MHD_Connection *connection, unsigned code, const char *type, char *text, size_t n_bytes,
@@ -91,26 +98,52 @@ static bool is_token(const struct cli_live *live, const char *text)
     return different == 0;
 }
 
-static enum MHD_Result answer_data(struct cli_live *live, struct MHD_Connection *connection)
+static unsigned long long number_of(struct MHD_Connection *connection, const char *key)
 {
-    bool  is_end;
-    char *text = data_text(live, &is_end);
-    live->asked_ns = gmi_now_ns();
-    if (text == NULL) return refuse(connection, MHD_HTTP_INTERNAL_SERVER_ERROR, "no memory\n");
-    enum MHD_Result result = reply(connection, MHD_HTTP_OK, "application/json", text, strlen(text), MHD_RESPMEM_MUST_FREE);
-    if (is_end) live->was_end_told = true;
+    const char *text = MHD_lookup_connection_value(connection, MHD_GET_ARGUMENT_KIND, key);
+    return text != NULL && isdigit((unsigned char)text[0]) ? strtoull(text, NULL, 10) : 0;
+}
+
+/* *last: the viewer whom this answer tells the end, once it has arrived. */
+static enum MHD_Result answer_data(struct cli_live *live, struct MHD_Connection *connection, void **last)
+{
+    struct gmi_buffer text = { 0 };
+    pthread_mutex_lock(&live->lock);
+    struct cli_live_viewer *viewer = find_viewer(live, number_of(connection, "viewer"));
+    viewer->asked_ns = gmi_now_ns();
+    write_data(&text, live, (size_t)number_of(connection, "from"), number_of(connection, "trace"));
+    if (live->is_over) *last = viewer;
+    pthread_mutex_unlock(&live->lock);
+    enum MHD_Result result = text.is_out_of_memory
+                                 ? refuse(connection, MHD_HTTP_INTERNAL_SERVER_ERROR, "no memory\n")
+                                 : reply(connection, MHD_HTTP_OK, "application/json", (char *)text.bytes, text.used_bytes,
+                                         MHD_RESPMEM_MUST_COPY);
+    gmi_buffer_fini(&text);
     return result;
+}
+
+/* An answer has left, or could not. */
+static void completed(void *user, struct MHD_Connection *connection, void **state, enum MHD_RequestTerminationCode how)
+{
+    struct cli_live *live = user;
+    struct cli_live_viewer   *viewer = *state;
+    (void)connection;
+    if (viewer == NULL || how != MHD_REQUEST_TERMINATED_COMPLETED_OK) return;
+    pthread_mutex_lock(&live->lock);
+    viewer->was_told = true;
+    pthread_cond_signal(&live->told);
+    pthread_mutex_unlock(&live->lock);
 }
 
 enum MHD_Result cli_live_answer(void *user, struct MHD_Connection *connection, const char *path, const char *method,
                                 const char *version, const char *body, size_t *n_body_bytes, void **state)
 {
     struct cli_live *live = user;
-    (void)version, (void)body, (void)n_body_bytes, (void)state;
+    (void)version, (void)body, (void)n_body_bytes;
     if (strcmp(method, MHD_HTTP_METHOD_GET) != 0) return refuse(connection, MHD_HTTP_METHOD_NOT_ALLOWED, "only GET\n");
     if (!is_token(live, MHD_lookup_connection_value(connection, MHD_GET_ARGUMENT_KIND, "token")))
         return refuse(connection, MHD_HTTP_FORBIDDEN, "the address that gradmesh train printed has a token; this one has not\n");
-    if (strcmp(path, "/data.json") == 0) return answer_data(live, connection);
+    if (strcmp(path, "/data.json") == 0) return answer_data(live, connection, state);
     if (strcmp(path, "/") != 0) return refuse(connection, MHD_HTTP_NOT_FOUND, "there is / and /data.json\n");
     return reply(connection, MHD_HTTP_OK, "text/html; charset=utf-8", live->page, live->page_bytes, MHD_RESPMEM_PERSISTENT);
 }
@@ -145,17 +178,29 @@ static gm_status listen_at(struct cli_live *live, int port, gm_error *error)
                                    .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
     errno = 0;
     live->daemon = MHD_start_daemon(MHD_USE_INTERNAL_POLLING_THREAD, (uint16_t)port, NULL, NULL, cli_live_answer, live,
-                                    MHD_OPTION_SOCK_ADDR, &address, MHD_OPTION_CONNECTION_LIMIT, MOST_CONNECTIONS,
-                                    MHD_OPTION_CONNECTION_TIMEOUT, IDLE_S, MHD_OPTION_END);
+                                    MHD_OPTION_SOCK_ADDR, &address, MHD_OPTION_CONNECTION_LIMIT, CLI_LIVE_MOST_CONNECTIONS,
+                                    MHD_OPTION_CONNECTION_TIMEOUT, IDLE_S, MHD_OPTION_NOTIFY_COMPLETED, completed,
+                                    live, MHD_OPTION_END);
     if (live->daemon != NULL) return GM_OK;
     return gmi_error_set_errno(error, errno, "--live cannot listen at 127.0.0.1:%d; leave the port out to get a free one", port);
 }
 
-gm_status cli_live_start(struct cli_live **result, int port, const char *log_path, gm_error *error)
+/* The lock, and a condition that goes by the clock of deadlines. */
+static void make_lock(struct cli_live *live)
+{
+    pthread_condattr_t by;
+    pthread_mutex_init(&live->lock, NULL);
+    pthread_condattr_init(&by);
+    pthread_condattr_setclock(&by, CLOCK_MONOTONIC);
+    pthread_cond_init(&live->told, &by);
+    pthread_condattr_destroy(&by);
+}
+
+gm_status cli_live_start(struct cli_live **result, int port, gm_error *error)
 {
     struct cli_live *live = gmi_alloc(1, sizeof *live);
     if (live == NULL) return gmi_error_set(error, GM_ERR_NOMEM, "no memory for --live");
-    snprintf(live->log_path, sizeof live->log_path, "%s", log_path);
+    make_lock(live);
     gm_status status = make_page(live, error);
     if (status == GM_OK) status = make_token(live, error);
     if (status == GM_OK) status = listen_at(live, port, error);
@@ -169,19 +214,93 @@ gm_status cli_live_start(struct cli_live **result, int port, const char *log_pat
     return GM_OK;
 }
 
-static bool is_looked_at(const struct cli_live *live)
+/* The lock is held. */
+static bool is_looked_at(const struct cli_live *live, bool but_not_told)
 {
-    int64_t asked_ns = live->asked_ns;
-    return asked_ns != 0 && gmi_now_ns() - asked_ns < GRACE_MS * GMI_NS_PER_MS;
+    int64_t now_ns = gmi_now_ns();
+    for (int i = 0; i < CLI_LIVE_MOST_CONNECTIONS; i++) {
+        const struct cli_live_viewer *viewer = &live->viewers[i];
+        if (viewer->asked_ns == 0 || now_ns - viewer->asked_ns > GRACE_MS * GMI_NS_PER_MS) continue;
+        if (!but_not_told || !viewer->was_told) return true;
+    }
+    return false;
+}
+
+bool cli_live_is_looked_at(struct cli_live *live)
+{
+    if (live == NULL) return false;
+    pthread_mutex_lock(&live->lock);
+    bool is = is_looked_at(live, false);
+    pthread_mutex_unlock(&live->lock);
+    return is;
+}
+
+/* ---- what the training hands over ---------------------------------------------------------------- */
+
+/* The lock is held. */
+static void append_record(struct cli_live *live, const char *text)
+{
+    if (live->n_records == live->max_records) {
+        size_t  max = 2 * live->max_records + 64;
+        size_t *more = realloc(live->ends, max * sizeof *more);
+        if (more == NULL) return;
+        live->ends = more;
+        live->max_records = max;
+    }
+    put(&live->records, ",");
+    put(&live->records, text);
+    if (!live->records.is_out_of_memory) live->ends[live->n_records++] = live->records.used_bytes;
+}
+
+void cli_live_add(struct cli_live *live, const cJSON *record)
+{
+    char *text = live != NULL && record != NULL ? cJSON_PrintUnformatted(record) : NULL;
+    if (text == NULL) return;
+    pthread_mutex_lock(&live->lock);
+    append_record(live, text);
+    pthread_mutex_unlock(&live->lock);
+    cJSON_free(text);
+}
+
+void cli_live_show_trace(struct cli_live *live, const char *text)
+{
+    cJSON *trace = live != NULL && text != NULL ? cJSON_Parse(text) : NULL;
+    size_t n_left;
+    char  *thin = trace != NULL && gmr_thin_trace(trace, MOST_SPANS, &n_left) == GM_OK ? cJSON_PrintUnformatted(trace) : NULL;
+    cJSON_Delete(trace);
+    if (thin == NULL) return;
+    pthread_mutex_lock(&live->lock);
+    cJSON_free(live->trace);
+    live->trace = thin;
+    live->n_traces++;
+    pthread_mutex_unlock(&live->lock);
+}
+
+/* ---- the end ------------------------------------------------------------------------------------- */
+
+static void tell_the_end(struct cli_live *live)
+{
+    int64_t         until_ns = gmi_deadline_after_ms(GRACE_MS);
+    struct timespec until = { .tv_sec = until_ns / GMI_NS_PER_S, .tv_nsec = until_ns % GMI_NS_PER_S };
+    pthread_mutex_lock(&live->lock);
+    live->is_over = true;
+    int problem = 0;
+    while (problem == 0 && is_looked_at(live, true)) problem = pthread_cond_timedwait(&live->told, &live->lock, &until);
+    pthread_mutex_unlock(&live->lock);
 }
 
 void cli_live_stop(struct cli_live *live)
 {
     if (live == NULL) return;
-    int64_t until_ns = gmi_deadline_after_ms(GRACE_MS);
-    while (live->daemon != NULL && is_looked_at(live) && !live->was_end_told && !gmi_deadline_passed(until_ns))
-        nanosleep(&(struct timespec){ .tv_nsec = NAP_MS * GMI_NS_PER_MS }, NULL);
-    if (live->daemon != NULL) MHD_stop_daemon(live->daemon);
+    if (live->daemon != NULL) {
+        tell_the_end(live);
+        MHD_stop_daemon(live->daemon);
+    }
+    pthread_cond_destroy(&live->told);
+    pthread_mutex_destroy(&live->lock);
+    gmi_buffer_fini(&live->records);
+    free(live->ends);
+    cJSON_free(live->trace);
     free(live->page);
     gmi_free(live);
 }

@@ -2,23 +2,38 @@
 #ifndef CLI_LIVE_PARTS_H
 #define CLI_LIVE_PARTS_H
 
-#include <limits.h>
 #include <microhttpd.h>
-#include <stdatomic.h>
+#include <pthread.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-enum { CLI_LIVE_TOKEN_BYTES = 16 };
+#include "base/buffer.h"
+
+enum { CLI_LIVE_TOKEN_BYTES = 16, CLI_LIVE_MOST_CONNECTIONS = 16 };
+
+/* A page that asks: a number that it has drawn itself. */
+struct cli_live_viewer {
+    unsigned long long number;
+    int64_t            asked_ns;
+    bool               was_told; /* all there is, and that it is over */
+};
 
 struct cli_live {
     struct MHD_Daemon *daemon;
     char               token[2 * CLI_LIVE_TOKEN_BYTES + 1];
-    char               log_path[PATH_MAX];
     char              *page;
     size_t             page_bytes;
-    _Atomic int64_t    asked_ns;     /* when data were asked for last; 0: never */
-    _Atomic bool       was_end_told; /* the data had the end record */
+
+    pthread_mutex_t        lock; /* of what follows: the training adds, the server's thread answers */
+    pthread_cond_t         told; /* a viewer was */
+    struct gmi_buffer      records; /* JSON texts, each with a comma in front */
+    size_t                *ends;    /* (n_records) of each in there */
+    size_t                 n_records, max_records;
+    char                  *trace;   /* JSON, or NULL */
+    unsigned long long     n_traces; /* that there were */
+    bool                   is_over;
+    struct cli_live_viewer viewers[CLI_LIVE_MOST_CONNECTIONS];
 };
 
 /* As MHD_start_daemon wants it; `live` is a struct cli_live. */

@@ -391,6 +391,19 @@ static gm_status settle_arrivals(struct gmt_trainer *trainer, struct run *run, s
     return GM_OK;
 }
 
+static gm_status listener_exchange(struct gmt_trainer *trainer, const struct gmt_report *what, gm_error *error)
+{
+    const struct gmt_listener *listener = &trainer->options.listener;
+    gm_traffic                 before = read_traffic(trainer), *aside = &trainer->aside;
+    if (listener->exchange == NULL) return GM_OK;
+    gm_status  status = listener->exchange(listener->user, what, error);
+    gm_traffic now = read_traffic(trainer);
+    aside->payload_sent_bytes += now.payload_sent_bytes - before.payload_sent_bytes;
+    aside->protocol_sent_bytes += now.protocol_sent_bytes - before.protocol_sent_bytes;
+    aside->memory_sent_bytes += now.memory_sent_bytes - before.memory_sent_bytes;
+    return status;
+}
+
 /* Sums the losses since the last report over the ranks and tells the listener. `batch` and
  * `epoch` are those of the step before. */
 static gm_status report(struct gmt_trainer *trainer, struct run *run, struct gmt_cursor done,
@@ -439,6 +452,8 @@ static gm_status report(struct gmt_trainer *trainer, struct run *run, struct gmt
     run->report_samples = trainer->n_samples;
     run->report_step_ns = run->step_ns;
     run->report_split = trainer->split;
+    gm_status exchanged = listener_exchange(trainer, &what, error);
+    if (exchanged != GM_OK) return exchanged;
     if (trainer->options.listener.report != NULL)
         trainer->options.listener.report(trainer->options.listener.user, &what);
     return GM_OK;
@@ -497,12 +512,13 @@ static void own_account(struct gmt_trainer *trainer, const char *hash, int64_t *
     bool       has_kernel_count =
         trainer->options.comm != NULL && trainer->world_size > 1 &&
         gm_comm_kernel_traffic(trainer->options.comm, &kernel_sent, &kernel_recv) == GM_OK;
-    words[0] = (int64_t)traffic.payload_sent_bytes;
+    const gm_traffic *aside = &trainer->aside;
+    words[0] = (int64_t)(traffic.payload_sent_bytes - aside->payload_sent_bytes);
     words[1] = (int64_t)(trainer->formula_bytes + trainer->evaluator.formula_bytes);
-    words[2] = (int64_t)traffic.protocol_sent_bytes;
-    words[3] = (int64_t)kernel_sent;
+    words[2] = (int64_t)(traffic.protocol_sent_bytes - aside->protocol_sent_bytes);
+    words[3] = (int64_t)(kernel_sent + aside->memory_sent_bytes - aside->payload_sent_bytes - aside->protocol_sent_bytes);
     words[4] = has_kernel_count;
-    words[5] = (int64_t)traffic.memory_sent_bytes;
+    words[5] = (int64_t)(traffic.memory_sent_bytes - aside->memory_sent_bytes);
     hash_to_words(hash, words + ACCOUNT_NUMBERS);
 }
 

@@ -114,6 +114,9 @@ struct gmt_listener {
     /* After each step, on this rank alone: for a live line. `share` is this rank's. */
     void (*step)(void *user, uint64_t step, const struct gmt_step_report *share);
     void *user;
+    /* Before `report`, with this rank's own split in it; on all ranks or on none. May call the library, all ranks the same;
+     * what that moves is kept out of the account. A failure ends the run. */
+    gm_status (*exchange)(void *user, const struct gmt_report *report, gm_error *error);
 };
 
 struct gmt_trainer_options {
@@ -148,6 +151,7 @@ struct gmt_trainer {
     uint64_t                   step;   /* steps done */
     uint64_t                   first_step;
     uint64_t                   formula_bytes, naive_bytes;
+    gm_traffic                 aside; /* what the listener's exchanges have moved */
     struct gmt_time_split      split; /* since the beginning */
     uint64_t                   n_samples;
     struct gmt_share           batch; /* the global batch that is being computed */

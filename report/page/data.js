@@ -3,7 +3,7 @@
 
 /* {"files": [...]} as report/page.c writes it -> one object with a list for each kind. */
 gm.read = document => {
-  const data = { version: document.version, made_at: document.made_at, files: document.files || [],
+  const data = { version: document.version, made_at: document.made_at, live: document.live, files: document.files || [],
     train: [], scaling: [], plans: [], bench: [], limits: null, peers: [], traces: [] };
   for (const file of data.files) {
     if (file.kind === 'train') data.train.push(...gm.readTrain(file));
@@ -34,7 +34,18 @@ gm.readTrain = file => {
   return runs;
 };
 
-/* Milliseconds of a run by what they went into, over all of its step records. */
+/* The same of each rank, from the records that a live page gets: [{rank, n_steps, compute_ms, ...}], of the last `most` records. */
+gm.trainSplitByRank = (run, most) => {
+  const records = run.steps.filter(record => Array.isArray(record.by_rank)).slice(-most), first = records[0];
+  if (!first) return null;
+  const before = run.steps[run.steps.indexOf(first) - 1];
+  const from = before ? before.step : run.start.first_step || 0, n = records[records.length - 1].step - from;
+  const mean = (i, key) => gm.sum(records.map(record => (record.by_rank[i] || {})[key] || 0)) / Math.max(1, n);
+  return { from: from + 1, to: from + n, ranks: first.by_rank.map((own, i) => ({ rank: own.rank, compute_ms: mean(i, 'compute_ms'),
+    comm_exposed_ms: mean(i, 'comm_exposed_ms'), comm_hidden_ms: mean(i, 'comm_hidden_ms'), wait_ms: mean(i, 'wait_ms') })) };
+};
+
+/* Milliseconds of a run by what they went into, over all of its step records: those of rank 0, which writes the log. */
 gm.trainSplit = run => {
   const records = run.steps.length > 0 ? run.steps : run.epochs;
   const total = key => gm.sum(records.map(record => record[key] || 0));
@@ -74,8 +85,13 @@ gm.regimesOf = points => gm.unique(points.map(point => point.regime)).sort((a, b
 
 const laneName = tid => ({ 0: 'training', 1: 'collectives', 2: 'messages', 3: 'sends', 4: 'receives' })[tid] || 'overlapping';
 
-/* Events -> spans in order of time. */
+/* Events -> spans in order of time. The same file again is the same trace: on a live page most of them have not changed. */
+const readTraces = new WeakMap();
 gm.readTrace = file => {
+  if (!readTraces.has(file.data)) readTraces.set(file.data, readTrace(file));
+  return readTraces.get(file.data);
+};
+const readTrace = file => {
   const other = file.data.otherData || {};
   const spans = [], lanes = new Map();
   for (const event of file.data.traceEvents) {

@@ -73,25 +73,38 @@
   };
   gm.show = show;
 
-  /* While a training serves the page, its data are fetched again and again, with the query of the page (the token). */
+  /* While a training serves the page, it is asked again and again for what has come since, with the query of the page (the
+   * token) and a number by which it knows us. */
   const follow = live => {
-    const line = gm.byId('live');
+    const line = gm.byId('live'), viewer = Math.floor(Math.random() * 2 ** 48) + 1;
+    const log = { name: 'training', kind: 'train', data: [] };
+    let next = 0, trace = 0, files = [log];
     const say = words => { line.hidden = false; if (line.textContent !== words) line.textContent = words; };
-    let seen = '';
+    const take = part => {
+      const isNew = part.live.next !== next || part.live.trace !== trace;
+      for (const file of part.files) if (file.kind === 'train') log.data = log.data.concat(file.data); else files = [log, file];
+      [next, trace] = [part.live.next, part.live.trace];
+      if (isNew) show({ version: part.version, files: files.filter(file => file !== log || log.data.length > 0), live: part.live });
+    };
+    const tell = isOver => {
+      const run = gm.data.train[gm.data.train.length - 1], step = run && run.steps[run.steps.length - 1];
+      if (run && run.end) return say(`Finished after ${gm.number(run.end.steps)} steps. This page stays as it is; gradmesh report keeps it.`);
+      if (isOver) return say('The training has ended before its last step; what is shown is all that it said.');
+      say(step ? `Live: step ${gm.number(step.step)}${run.start.steps > 0 ? ' of ' + gm.number(Number(run.start.steps)) : ''}, loss ${gm.fixed(step.loss, 4)}, ${gm.number(step.samples_per_s)} samples/s` : 'Live: the training has begun');
+    };
+    let isOver = false;
     const again = async () => {
       try {
-        const answer = await fetch('data.json' + location.search, { cache: 'no-store' });
+        const answer = await fetch(`data.json${location.search}&from=${next}&trace=${trace}&viewer=${viewer}`, { cache: 'no-store' });
         if (!answer.ok) throw new Error(`the training answered ${answer.status}`);
-        const words = await answer.text();
-        if (words !== seen) show(JSON.parse(words));
-        seen = words;
-        const run = gm.data.train[gm.data.train.length - 1], step = run && run.steps[run.steps.length - 1];
-        if (run && run.end) return say(`Finished after ${gm.number(run.end.steps)} steps. This page stays as it is.`);
-        say(step ? `Live: step ${gm.number(step.step)}${run.start.steps > 0 ? ' of ' + gm.number(Number(run.start.steps)) : ''}, loss ${gm.fixed(step.loss, 4)}, ${gm.number(step.samples_per_s)} samples/s` : 'Live: the training has begun');
+        const part = await answer.json();
+        take(part);
+        isOver = part.live.is_over;
+        tell(isOver);
       } catch (error) {
         say(`The training does not answer any more (${error.message}); what is shown is the last that it said.`);
       }
-      setTimeout(again, live.every_ms || 1000);
+      if (!isOver) setTimeout(again, live.every_ms || 1000);
     };
     say('Live: waiting for the first figures');
     again();

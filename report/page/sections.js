@@ -99,9 +99,11 @@ const splitSources = data => {
     sources.push({ name: `${p.regime}, ${p.world_size} workers${several ? ', ' + gm.setup(p) : ''}`, note: `Milliseconds of a step of ${gm.ms(p.median_ms)} (median), ${gm.setup(p)}.`,
       rows: p.by_rank.map(r => ({ label: `rank ${r.rank}`, ...r })) });
   for (const run of data.train) {
-    const split = gm.trainSplit(run);
-    if (split.n_steps > 0) sources.push({ name: `training ${run.name.split('/').pop()}`, note: 'Milliseconds of a step, the mean of all ranks and steps; a trace shows each rank.',
-      rows: [{ label: 'all ranks', ...Object.fromEntries(parts.map(([key]) => [key, split[key] / split.n_steps])) }] });
+    const name = run.name === 'training' ? run.name : `training ${run.name.split('/').pop()}`, each = gm.trainSplitByRank(run, 10), split = gm.trainSplit(run);
+    if (each) sources.push({ name, note: `Milliseconds of a step, the mean of steps ${gm.number(each.from)} to ${gm.number(each.to)}.`,
+      rows: each.ranks.map(r => ({ label: `rank ${r.rank}`, ...r })) });
+    else if (split.n_steps > 0) sources.push({ name, note: 'Milliseconds of a step, the mean of all steps, as rank 0 saw them; a trace shows each rank.',
+      rows: [{ label: 'rank 0', ...Object.fromEntries(parts.map(([key]) => [key, split[key] / split.n_steps])) }] });
   }
   return sources;
 };

@@ -58,6 +58,16 @@ gm.blame = trace => {
  * this part of their time. */
 const SLOW_SHARE = 0.05;
 
+/* While it trains: since the last report. */
+const slowFromStep = run => {
+  const step = run.steps[run.steps.length - 1];
+  if (run.end || !step || !(run.start.world_size > 1) || step.straggler === undefined || !gm.isNumber(step.last_rank)) return null;
+  const slow = step.straggler !== null;
+  return { question: 'Which rank is slow?', answer: slow ? `Rank ${step.straggler}` : 'None', tone: slow ? 'bad' : 'good', link: 'split',
+    text: slow ? `Up to step ${gm.number(step.step)} it came last to ${gm.percent(step.last_share)} of the steps; without that each would be ${gm.ms(step.last_cost_ms)} shorter.`
+      : `Up to step ${gm.number(step.step)} no rank keeps the others waiting for more than ${gm.percent(SLOW_SHARE)} of a step.` };
+};
+
 const slowFromTrain = run => {
   const end = run.end;
   if (!end || !(end.world_size > 1) || end.straggler === undefined) return null;
@@ -177,7 +187,7 @@ const last = items => items.slice().reverse();
 
 gm.verdicts = data => [
   paysFromScaling(data.scaling) || firstOf(data.plans, paysFromPlan),
-  firstOf(last(data.train), slowFromTrain) || firstOf(data.traces.filter(t => t.spans.some(s => s.cat === 'compute')), slowFromTrace) || slowFromScaling(data.scaling) || firstOf(data.traces, slowFromTrace),
+  firstOf(last(data.train).slice(0, 1), slowFromStep) || firstOf(last(data.train), slowFromTrain) || firstOf(data.traces.filter(t => t.spans.some(s => s.cat === 'compute')), slowFromTrace) || slowFromScaling(data.scaling) || firstOf(data.traces, slowFromTrace),
   firstOf(last(data.train), trafficFromTrain) || trafficFromTrace(data),
   firstOf(last(data.train), learned),
   bandwidth(data),

@@ -50,6 +50,31 @@ wait "$pid"
 check "a signal ends it" [ $? -ne 0 ]
 check "the address is gone with it" [ "$(curl -s -o /dev/null -w '%{http_code}' --max-time 5 "$address?$token")" = 000 ]
 
+# A page sees the whole course, piece by piece, and the end before the server goes.
+gradmesh train -n 2 --transport tcp --data synthetic:5000,200 --layers 784,16,10 --steps 1000 --log-every 20 --log "$scratch/log.jsonl" \
+    --trace "$scratch/trace.json" --trace-steps 3 --live >"$out" 2>"$err" </dev/null &
+pid=$!
+eventually page_is_told
+url=$(sed -n 's/^live: //p' "$err")
+address=${url%%\?*} token=${url#*\?}
+next=0 traces=0
+: >"$scratch/seen"
+while curl -s -f --max-time 20 "${address}data.json?$token&from=$next&trace=$traces&viewer=7" >"$scratch/body"; do
+    cat "$scratch/body" >>"$scratch/seen"
+    next=$(sed -n 's/.*"live":{[^}]*"next":\([0-9]*\).*/\1/p' "$scratch/body")
+    traces=$(sed -n 's/.*"live":{[^}]*"trace":\([0-9]*\).*/\1/p' "$scratch/body")
+    if contains "$scratch/body" '"is_over":true'; then break; fi
+done
+wait "$pid"
+check "the training ends well" is $? 0
+events() { grep -o "\"event\":\"$1\"" "$2" | grep -c .; }
+check "the last answer says that it is over" contains "$scratch/body" '"is_over":true'
+check "each record was told once" is "$(events step "$scratch/seen")" "$(events step "$scratch/log.jsonl")"
+check "the end too" is "$(events end "$scratch/seen")" 1
+check "a step is split for each rank" contains "$scratch/seen" '"by_rank":\[{"rank":0,"compute_ms":[0-9.]*,.*"rank":1'
+check "with --trace the last steps are shown" contains "$scratch/seen" '"kind":"trace"'
+check "what that moves is not in the account" matches "$(grep -c 'as the formula says.*the kernel agrees' "$out")" 2
+
 gradmesh train --data synthetic --layers 784,16,10 --steps 40 --log "$scratch/log.jsonl" --live >"$out" 2>"$err"
 check "nobody needs to look at it" contains "$scratch/log.jsonl" '"event":"end"'
 finish

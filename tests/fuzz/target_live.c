@@ -1,9 +1,10 @@
-/* Requests to the page of --live, as they come over its connection: one byte of flags (1: the log is whole; 2: in two parts),
+/* Requests to the page of --live, as they come over its connection: one byte of flags (1: the training is over; 2: in two parts),
  * then what is sent; "TOKEN" in it stands for the token. */
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 
+#include "cli/live.h"
 #include "cli/live_parts.h"
 #include "net/socket.h"
 #include "tests/fuzz/targets.h"
@@ -13,16 +14,27 @@ enum { REQUEST_BYTES = 8192, ANSWER_BYTES = 4096, MOST_TURNS = 12 };
 static const char token[] = "0123456789abcdef0123456789abcdef";
 static char       page[] = "<p>the page</p>";
 
+static void add_record(struct cli_live *live, const char *event)
+{
+    cJSON *record = cJSON_CreateObject();
+    cJSON_AddStringToObject(record, "event", event);
+    cli_live_add(live, record);
+    cJSON_Delete(record);
+}
+
 /* A server without a thread and without a port. */
 static struct cli_live *the_server(void)
 {
-    static struct cli_live live;
+    static struct cli_live live = { .lock = PTHREAD_MUTEX_INITIALIZER, .told = PTHREAD_COND_INITIALIZER };
     if (live.daemon == NULL) {
         live.daemon = MHD_start_daemon(MHD_USE_NO_LISTEN_SOCKET, 0, NULL, NULL, cli_live_answer, &live, MHD_OPTION_END);
         fuzz_check(live.daemon != NULL);
         memcpy(live.token, token, sizeof token);
         live.page = page;
         live.page_bytes = sizeof page - 1;
+        add_record(&live, "start");
+        add_record(&live, "step");
+        cli_live_show_trace(&live, "{\"traceEvents\":[]}");
     }
     return &live;
 }
@@ -48,17 +60,14 @@ static void check_answer(const char *request, size_t n_request, const char *answ
 
 void fuzz_live(const uint8_t *bytes, size_t n_bytes)
 {
-    static const char  log[] = "{\"event\":\"start\"}\n{\"event\":\"step\",\"step\":1}\n{\"event\":\"end\"}\n";
     static char        request[REQUEST_BYTES], answer[ANSWER_BYTES];
     struct fuzz_input  in = { bytes, n_bytes };
     struct cli_live   *live = the_server();
     struct sockaddr_un from = { .sun_family = AF_UNIX };
     uint8_t            flags = fuzz_u8(&in);
-    char               path[FUZZ_PATH_BYTES];
     int                ends[2];
     size_t             n = with_token(in.bytes, in.left_bytes, request), sent = flags & 2 ? n / 2 : n, n_answer = 0;
-    fuzz_file(0, (const uint8_t *)log, flags & 1 ? sizeof log - 1 : sizeof log / 2, path);
-    memcpy(live->log_path, path, sizeof path);
+    live->is_over = flags & 1;
     fuzz_socket_pair(ends);
     fuzz_check(MHD_add_connection(live->daemon, ends[1], (struct sockaddr *)&from, sizeof from) == MHD_YES);
     fuzz_send(ends[0], request, sent);
@@ -80,6 +89,7 @@ void fuzz_live_seed(fuzz_keep_fn keep, void *user)
     static const char *const seeds[] = {
         "1GET /?token=TOKEN" HTTP "\r\n",
         "1GET /data.json?token=TOKEN" HTTP "\r\n",
+        "0GET /data.json?token=TOKEN&viewer=7&from=1&trace=1" HTTP "\r\n",
         "0GET /data.json?token=TOKEN" HTTP "\r\nGET /x?token=TOKEN" HTTP "\r\n",
         "3GET /data.json?a=%41&token=TOKEN&token=" HTTP "Cookie: token=TOKEN\r\n\r\n",
         "2GET /data.json?token=TOKEN0" HTTP "\r\n",
