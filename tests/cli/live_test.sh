@@ -50,8 +50,9 @@ wait "$pid"
 check "a signal ends it" [ $? -ne 0 ]
 check "the address is gone with it" [ "$(curl -s -o /dev/null -w '%{http_code}' --max-time 5 "$address?$token")" = 000 ]
 
+: >"$err" # the address in it is that of the run before
 # A page sees the whole course, piece by piece, and the end before the server goes.
-gradmesh train -n 2 --transport tcp --data synthetic:5000,200 --layers 784,16,10 --steps 1000 --log-every 20 --log "$scratch/log.jsonl" \
+gradmesh train -n 2 --transport tcp --data synthetic:5000,200 --layers 784,16,10 --steps 2000 --log-every 50 --log "$scratch/log.jsonl" \
     --trace "$scratch/trace.json" --trace-steps 3 --live >"$out" 2>"$err" </dev/null &
 pid=$!
 eventually page_is_told
@@ -64,6 +65,7 @@ while curl -s -f --max-time 20 "${address}data.json?$token&from=$next&trace=$tra
     next=$(sed -n 's/.*"live":{[^}]*"next":\([0-9]*\).*/\1/p' "$scratch/body")
     traces=$(sed -n 's/.*"live":{[^}]*"trace":\([0-9]*\).*/\1/p' "$scratch/body")
     if contains "$scratch/body" '"is_over":true'; then break; fi
+    sleep 0.05
 done
 wait "$pid"
 check "the training ends well" is $? 0
