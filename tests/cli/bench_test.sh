@@ -72,6 +72,9 @@ check "json: bandwidths follow from size, median and ranks" awk -v us="$(field m
     -v alg="$(field algbw_GBps 3)" -v bus="$(field busbw_GBps 3)" \
     'function near(a, b) { return a - b < 2e-6 && b - a < 2e-6 }
      BEGIN { exit !(near(alg, 300 / us / 1e3) && near(bus, alg * 4 / 3)) }'
+capture gradmesh bench all_reduce -n 2 --sizes 4,16M --in-place --iters 1 --warmup 0 --json $quick
+check "json: a size that has not come yet takes no memory" \
+    [ "$(($(field peak_rss_bytes 2) - $(field peak_rss_bytes 1)))" -gt $((15 << 20)) ]
 capture gradmesh bench all_reduce -n 2 --sizes 4 --iters 7 --json="$scratch/file.json" $quick
 check "json: into a file, the table on standard output" contains "$out" '^# Avg bus'
 cp "$scratch/file.json" "$out"
