@@ -226,7 +226,6 @@ static gm_status reserve_master_port(struct job *job, gm_error *error)
 
 static gm_status list_cores(struct job *job, gm_error *error)
 {
-    if (job->options->bind == LAUNCH_BIND_NONE) return GM_OK;
     enum { MOST_CORES = 8192 };
     cpu_set_t *set = CPU_ALLOC(MOST_CORES);
     size_t n_bytes = CPU_ALLOC_SIZE(MOST_CORES);
@@ -241,6 +240,21 @@ static gm_status list_cores(struct job *job, gm_error *error)
     }
     if (set != NULL) CPU_FREE(set);
     return status;
+}
+
+/* A mask that was set further out (taskset, a batch system, a container) is kept, and easily overlooked. */
+static void say_if_few_cores(struct job *job)
+{
+    long n_online = sysconf(_SC_NPROCESSORS_ONLN);
+    int n = job->options->n_workers;
+    if (n < 2 || job->n_cores == 0 || job->n_cores >= n || job->n_cores >= n_online) return;
+    if (job->n_cores == 1) {
+        say(job, "warning: all %d workers share core %d: this process may use no other of the %ld (its affinity mask, as "
+            "set by taskset, a batch system or a container)", n, job->cores[0], n_online);
+    } else {
+        say(job, "warning: %d workers share %d cores: this process may use no others of the %ld (its affinity mask)", n, job->n_cores,
+            n_online);
+    }
 }
 
 static gm_status create_relay(struct job *job, gm_error *error)
@@ -318,7 +332,8 @@ static gm_status start_workers(struct job *job, gm_error *error)
         .descriptors = job->descriptors,
     };
     for (int rank = 0; rank < o->n_workers; rank++) {
-        int core = job->n_cores ? job->cores[rank % job->n_cores] : -1;
+        bool is_bound = o->bind != LAUNCH_BIND_NONE && job->n_cores > 0;
+        int core = is_bound ? job->cores[rank % job->n_cores] : -1;
         struct launch_worker worker;
         launch_signals_hold(&job->signals);
         gm_status status =
@@ -465,8 +480,8 @@ static void say_who_joined(struct job *job)
     if (n_joined > 0 && n_joined < n) {
         say(job, "warning: only %d of %d ranks joined the job; the others ran by themselves",
             n_joined, n);
-    } else if (n_joined == 0 && n > 1 && job->options->is_verbose) {
-        say(job, "note: no rank joined the job (does the program use gradmesh?)");
+    } else if (n_joined == 0 && n > 1) {
+        say(job, "warning: no rank joined the job; %d programs ran side by side, each by itself (do they use gradmesh?)", n);
     }
 }
 
@@ -857,6 +872,7 @@ static void release(struct job *job)
 
 static void say_where(struct job *job)
 {
+    say_if_few_cores(job);
     if (!job->options->is_verbose) return;
     say(job, "job %s, store at 127.0.0.1:%d, MASTER_PORT %d, guardian pid %d", job->result->job_id,
         gmi_store_server_port(job->store), job->master_port, (int)job->guardian.pid);

@@ -43,6 +43,8 @@ struct gmi_line {
     struct gmi_share *share;   /* memory is being passed over a new connection; else NULL */
     int64_t           knock_ns; /* when the peer is told that we call it in vain */
     bool              is_seen; /* that it is connected, by the caller's thread */
+    uint64_t          seen_sent, seen_resent; /* packets, when the link was last looked at ... */
+    int64_t           say_lossy_ns;           /* ... and not before then, it is said again that it loses some */
 };
 
 struct gm_comm {
@@ -101,6 +103,7 @@ struct gm_comm {
     char                     name[16]; /* "rank 3", of the acceptor */
     struct gmi_store_server *store_server; /* rank 0 of a job without a launcher */
     int                      status_fd; /* (root) for `gradmesh status`; -1: none */
+    int64_t                  next_fare_ns; /* (root) when the links are looked at */
     int                      service_wake_fd;
     int                      caller_wake_fd; /* something changed; drained by gmi_caller_wait */
     int                      alarm_fd;       /* readable for good once there is a failure; for a while
@@ -143,6 +146,9 @@ void    gmi_move_step(struct gm_comm *root);
 void    gmi_move_watch(const struct gm_comm *root, struct gmi_poller *poller);
 int64_t gmi_move_next_ns(const struct gm_comm *root);
 void    gmi_move_fini(struct gm_comm *root);
+
+/* ---- fare.c: what the kernel knows of the links; with the lock held --------------------------------- */
+void gmi_fare_step(struct gm_comm *root);
 
 /* ---- status.c: answering who asks on this host ----------------------------------------------------- */
 /* A rank that cannot be asked is as good as any other: no failure. */

@@ -162,6 +162,7 @@ static void step(struct gm_comm *comm)
     if (comm->status_fd >= 0) gmi_status_step(comm);
     gmi_lines_step(comm);
     gmi_move_step(comm);
+    gmi_fare_step(comm);
     gmi_control_step(&comm->control);
 }
 

@@ -72,6 +72,19 @@ static void put_spent(struct gmi_buffer *text, struct gm_comm *root)
              (long long)traffic->waiting_ns);
 }
 
+/* The links of the root's collectives that leave this host. */
+static void put_links(struct gmi_buffer *text, struct gm_comm *root)
+{
+    for (int k = 0; root->lines[GMI_LANE_DATA] != NULL && k < root->n_ranks; k++) {
+        const struct gmi_link *link = root->lines[GMI_LANE_DATA][k].port->link;
+        struct gmi_socket_fare fare;
+        if (link == NULL || !gmi_link_fare(link, &fare)) continue;
+        put_line(text, "link %d busy_ns %lld acked_bytes %llu sent %llu resent %llu rtt_us %u", k, (long long)fare.busy_ns,
+                 (unsigned long long)fare.acked_bytes, (unsigned long long)fare.sent_packets,
+                 (unsigned long long)fare.resent_packets, fare.rtt_us);
+    }
+}
+
 static void put_status(struct gmi_buffer *text, struct gm_comm *root)
 {
     struct gmi_control *c = &root->control;
@@ -87,6 +100,7 @@ static void put_status(struct gmi_buffer *text, struct gm_comm *root)
         put_line(text, "missing %s", missing);
     }
     put_spent(text, root);
+    put_links(text, root);
     for (int k = 0; k < root->n_ranks; k++) {
         if (k == root->rank || (is_hub && (c->members[k].has_joined || is_ready))) put_rank(text, root, k);
     }

@@ -235,6 +235,24 @@ gm_status gmi_socket_kernel_counts(int fd, uint64_t *sent_bytes, uint64_t *recv_
 #endif
 }
 
+bool gmi_socket_fare(int fd, struct gmi_socket_fare *fare)
+{
+#ifdef __linux__
+    struct tcp_info info = { 0 };
+    socklen_t       bytes = sizeof info;
+    if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &bytes) != 0) return false;
+    if (bytes < offsetof(struct tcp_info, tcpi_delivered) + sizeof info.tcpi_delivered) return false; /* before 4.18 */
+    *fare = (struct gmi_socket_fare){ .sent_packets = info.tcpi_segs_out, .resent_packets = info.tcpi_total_retrans,
+                                      .acked_bytes = info.tcpi_bytes_acked, .delivered_packets = info.tcpi_delivered,
+                                      .busy_ns = (int64_t)info.tcpi_busy_time * 1000, .rtt_us = info.tcpi_rtt,
+                                      .payload_bytes = info.tcpi_snd_mss };
+    return true;
+#else
+    (void)fd, (void)fare;
+    return false;
+#endif
+}
+
 void gmi_socket_finish_sending(int fd) { shutdown(fd, SHUT_WR); }
 
 void gmi_socket_close(int *fd)

@@ -58,6 +58,17 @@ bool gmi_socket_is_unanswered(int fd, int for_ms);
 gm_status gmi_socket_own_address(int fd, struct gmi_address *address);
 gm_status gmi_socket_peer_address(int fd, struct gmi_address *address);
 
+/* How a TCP connection fares, by the kernel, since it was made. */
+struct gmi_socket_fare {
+    uint64_t sent_packets, resent_packets; /* with and without payload; of these, sent again */
+    uint64_t acked_bytes, delivered_packets;
+    int64_t  busy_ns;        /* something was sent and not acknowledged */
+    unsigned rtt_us;         /* smoothed */
+    unsigned payload_bytes;  /* of a packet of full size */
+};
+/* False: it cannot be told. */
+bool gmi_socket_fare(int fd, struct gmi_socket_fare *fare);
+
 /* The kernel's own counters: bytes sent without retransmissions, bytes received. GM_OK; GM_AGAIN:
  * something is still unsent or unacknowledged; GM_ERR_UNSUPPORTED. */
 gm_status gmi_socket_kernel_counts(int fd, uint64_t *sent_bytes, uint64_t *recv_bytes);

@@ -22,6 +22,7 @@
 
 struct gmi_poller;
 struct gmi_link;
+struct gmi_socket_fare;
 
 struct gmi_link_ops {
     const char *name;
@@ -60,6 +61,9 @@ struct gmi_link_ops {
     /* Optional (NULL): has the other host not acknowledged for so long what it should have? */
     bool (*is_unanswered)(struct gmi_link *link, int for_ms);
 
+    /* Optional (NULL): how its connection fares. False: that cannot be told. */
+    bool (*fare)(const struct gmi_link *link, struct gmi_socket_fare *fare);
+
     /* Optional (NULL: none): how many bytes so far went over the wire beside those that were moved. */
     void (*overhead)(const struct gmi_link *link, uint64_t *sent_bytes, uint64_t *recv_bytes);
 };
@@ -95,6 +99,10 @@ static inline void gmi_link_finish(struct gmi_link *link) { link->ops->finish(li
 static inline bool gmi_link_is_unanswered(struct gmi_link *link, int for_ms)
 {
     return link->ops->is_unanswered != NULL && link->ops->is_unanswered(link, for_ms);
+}
+static inline bool gmi_link_fare(const struct gmi_link *link, struct gmi_socket_fare *fare)
+{
+    return link->ops->fare != NULL && link->ops->fare(link, fare);
 }
 static inline void gmi_link_close(struct gmi_link *link)
 {

@@ -229,6 +229,11 @@ static gm_status kernel_counts(struct gmi_link *link, uint64_t *sent_bytes, uint
     return inner->ops->kernel_counts == NULL ? GM_ERR_UNSUPPORTED : inner->ops->kernel_counts(inner, sent_bytes, recv_bytes);
 }
 
+static bool fare(const struct gmi_link *link, struct gmi_socket_fare *fare)
+{
+    return gmi_link_fare(((const struct checked_link *)link)->inner, fare);
+}
+
 static bool is_unanswered(struct gmi_link *link, int for_ms) { return gmi_link_is_unanswered(checked_of(link)->inner, for_ms); }
 
 static void overhead(const struct gmi_link *link, uint64_t *sent_bytes, uint64_t *recv_bytes)
@@ -249,6 +254,7 @@ static const struct gmi_link_ops checked_ops = {
     .close = close_link,
     .kernel_counts = kernel_counts,
     .is_unanswered = is_unanswered,
+    .fare = fare,
     .overhead = overhead,
 };
 

@@ -53,6 +53,11 @@ static void overhead(const struct gmi_link *link, uint64_t *sent_bytes, uint64_t
     gmi_tls_overhead(((const struct tcp_link *)link)->stream.tls, sent_bytes, recv_bytes);
 }
 
+static bool fare(const struct gmi_link *link, struct gmi_socket_fare *fare)
+{
+    return gmi_socket_fare(((const struct tcp_link *)link)->stream.fd, fare);
+}
+
 static const struct gmi_link_ops tcp_ops = {
     .name = "tcp",
     .send_some = send_some,
@@ -62,6 +67,7 @@ static const struct gmi_link_ops tcp_ops = {
     .close = close_link,
     .kernel_counts = kernel_counts,
     .is_unanswered = is_unanswered,
+    .fare = fare,
 };
 
 static const struct gmi_link_ops tls_ops = {
@@ -73,6 +79,7 @@ static const struct gmi_link_ops tls_ops = {
     .close = close_link,
     .kernel_counts = kernel_counts,
     .is_unanswered = is_unanswered,
+    .fare = fare,
     .overhead = overhead,
 };
 

@@ -56,7 +56,17 @@ check "the others read nothing" contains "$out" '^\[1\] 0$'
 
 capture_run 'echo $$' 2
 check "pids are told at the start" is "$(sed -n 's/^rank 1 pid //p' "$err")" "$(sed -n 's/^\[1\] //p' "$out")"
-check "a good run says nothing more" is "$(wc -l <"$err")" 2
+check "and at the end that none of them joined" is "$(sed -n 's/^gradmesh: //p' "$err")" \
+    "warning: no rank joined the job; 2 programs ran side by side, each by itself (do they use gradmesh?)"
+quick_training="gradmesh train --data synthetic:64,20 --layers 784,8,10 --batch 16 --steps 2"
+# shellcheck disable=SC2086
+capture gradmesh run -n 2 -- $quick_training
+check "a good run says nothing more" is "$status $(wc -l <"$err")" "0 2"
+# shellcheck disable=SC2086
+capture gradmesh run -n 2 -- env GRADMESH_RANK=0 GRADMESH_WORLD_SIZE=1 $quick_training
+check "workers that were told to be alone are found out" contains "$err" "warning: no rank joined the job; 2 programs"
+capture gradmesh run -n 1 -- true
+check "one worker has nobody to join" is "$(wc -l <"$err")" 1
 capture_run 'ps -o ppid= -p $$ 2>/dev/null || sed "s/.*) . \([0-9]*\).*/\1/" /proc/$$/stat' 2
 check "workers are children of one launcher" is "$(sed 's/^\[.\] *//' "$out" | sort -u | wc -l)" 1
 
@@ -65,6 +75,14 @@ mask() { sed -n "s/^\[$1\] Cpus_allowed_list:[[:space:]]*//p" "$out"; }
 mine=$(sed -n 's/^Cpus_allowed_list:[[:space:]]*//p' /proc/self/status)
 capture gradmesh run -n 3 -- grep Cpus_allowed_list /proc/self/status
 check "workers keep the launcher's mask" is "$(mask 0) $(mask 2)" "$mine $mine"
+check "nothing is said of cores" lacks "$err" "core"
+if command -v taskset >/dev/null 2>&1 && [ "$(getconf _NPROCESSORS_ONLN)" -gt 1 ]; then
+    core=$(taskset -cp $$ | sed 's/.*: *//; s/[,-].*//')
+    capture taskset -c "$core" gradmesh run -n 2 -- true
+    check "workers on one core of several are a warning" contains "$err" "warning: all 2 workers share core $core: "
+else
+    skip "workers on one core of several are a warning" "needs taskset and two cores"
+fi
 capture gradmesh run -n 3 --bind cores --verbose -- grep Cpus_allowed_list /proc/self/status
 check "--bind cores gives each rank one core" matches "$(mask 1)" '[0-9][0-9]*'
 check "--bind cores says so with --verbose" contains "$err" 'rank 1 is bound to core [0-9]'

@@ -1,0 +1,43 @@
+/* fare.c - how the connections to other hosts fare: by the kernel's counters, which cost nothing until they are read.
+ *
+ *     every LOOK_EVERY_MS    what was sent again since the last look, of what was sent: a lossy link is a warning
+ *     when asked             all of it, for `gradmesh status` (status.c), which asks twice and names the slowest
+ *
+ * A lost packet is sent again by the kernel, so nothing fails; it only takes longer, and nothing else says why. */
+#include <stdio.h>
+
+#include "base/clock.h"
+#include "comm/comm.h"
+#include "net/socket.h"
+
+enum { LOOK_EVERY_MS = 5000, SAY_EVERY_MS = 60000, LEAST_RESENT = 20, LOSSY_PERCENT = 1 };
+
+static void tell_if_lossy(struct gmi_line *line, const struct gmi_socket_fare *fare, int64_t now_ns)
+{
+    struct gm_comm *root = line->comm->root;
+    uint64_t        resent = fare->resent_packets - line->seen_resent, sent = fare->sent_packets - line->seen_sent;
+    int             peer = gmi_line_peer(line);
+    line->seen_resent = fare->resent_packets;
+    line->seen_sent = fare->sent_packets;
+    if (resent < LEAST_RESENT || resent * 100 < sent * LOSSY_PERCENT || now_ns < line->say_lossy_ns) return;
+    line->say_lossy_ns = now_ns + SAY_EVERY_MS * GMI_NS_PER_MS;
+    gmi_log(&root->log, GM_LOG_WARN, "rank %d: the link to rank %d (%s) is lossy or too narrow: %llu of %llu packets of the last seconds "
+            "were sent again, and an answer takes %.1f ms", root->rank, peer, root->control.members[peer].address,
+            (unsigned long long)resent, (unsigned long long)sent, fare->rtt_us / 1e3);
+}
+
+void gmi_fare_step(struct gm_comm *root)
+{
+    int64_t now_ns = gmi_now_ns();
+    if (now_ns < root->next_fare_ns || root->control.phase != GMI_READY) return;
+    root->next_fare_ns = now_ns + LOOK_EVERY_MS * GMI_NS_PER_MS;
+    for (struct gm_comm *comm = root; comm != NULL; comm = comm->next) {
+        for (int lane = 0; lane < GMI_LANES; lane++) {
+            for (int k = 0; comm->lines[lane] != NULL && k < comm->n_ranks; k++) {
+                struct gmi_line       *line = &comm->lines[lane][k];
+                struct gmi_socket_fare fare;
+                if (line->port->link != NULL && gmi_link_fare(line->port->link, &fare)) tell_if_lossy(line, &fare, now_ns);
+            }
+        }
+    }
+}
