@@ -119,6 +119,22 @@ static gm_status exchange_address(struct checker *k, gm_comm *comm, int other, s
     return status;
 }
 
+/* A pair's communicator calls them ranks 0 and 1; whoever reads the table knows them by other numbers. */
+static void tell_why(struct check_pair *p, const char *text, int low, int high)
+{
+    size_t used = 0;
+    for (const char *c = text; *c != '\0' && used + 24 < sizeof p->why;) {
+        bool is_rank = strncmp(c, "rank 0", 6) == 0 || strncmp(c, "rank 1", 6) == 0;
+        if (is_rank && (c[6] < '0' || c[6] > '9')) {
+            used += (size_t)snprintf(p->why + used, sizeof p->why - used, "rank %d", c[5] == '0' ? low : high);
+            c += 6;
+        } else {
+            p->why[used++] = *c++;
+        }
+    }
+    p->why[used] = '\0';
+}
+
 static gm_comm *measure_pair(struct checker *k, int partner, int limit_ms)
 {
     int                low = k->rank < partner ? k->rank : partner, high = k->rank < partner ? partner : k->rank;
@@ -153,7 +169,7 @@ static gm_comm *measure_pair(struct checker *k, int partner, int limit_ms)
     if (status == GM_OK && gm_comm_traffic(comm, GM_COLLECTIVE_END, &traffic) == GM_OK) {
         p->shares_memory = traffic.memory_sent_bytes > 0;
     } else if (status != GM_OK) {
-        snprintf(p->why, sizeof p->why, "%.230s", comm != NULL ? gm_comm_error(comm)->text : error.text);
+        tell_why(p, comm != NULL ? gm_comm_error(comm)->text : error.text, low, high);
     }
     if (status == GM_OK) return comm;
     gm_comm_destroy(comm);

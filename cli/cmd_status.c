@@ -46,6 +46,16 @@ static void print_rank(FILE *file, const struct cli_job_rank *r, int rank)
             format_since(r->for_ms, since, sizeof since), what);
 }
 
+/* In a job that keeps to the pace of its slowest link, something is always under way over that one. */
+static void print_busiest_link(FILE *file, const struct cli_links *links)
+{
+    if (links->busiest < 0) return;
+    const struct cli_link *l = &links->all[links->busiest];
+    fprintf(file, "  busiest link: rank %d to rank %d: something was under way %.0f %% of the time (the next one: %.0f %%), %.1f MB/s, "
+            "%.1f %% of the packets sent again, an answer takes %.1f ms\n", l->from, l->to, 100 * l->busy_share,
+            100 * links->next_share, l->MBps, 100 * l->resent_share, l->rtt_us / 1e3);
+}
+
 static void print_job(FILE *file, const struct cli_job *job)
 {
     fprintf(file, "job %s, group %s, %d ranks%s\n", job->id[0] ? job->id : "(no id)", job->group, job->n_ranks,
@@ -54,6 +64,7 @@ static void print_job(FILE *file, const struct cli_job *job)
     if (job->failure[0]) fprintf(file, "  failed: %s\n", job->failure);
     fprintf(file, "  rank      pid  state      waits for     since  in\n");
     for (int k = 0; k < job->n_ranks; k++) print_rank(file, &job->ranks[k], k);
+    print_busiest_link(file, &job->links);
     if (job->is_moving && job->straggler < 0)
         fprintf(file, "  it moves, and no rank keeps the others waiting much longer than it waits itself\n");
     if (job->straggler < 0) return;
@@ -101,6 +112,25 @@ static cJSON *rank_to_json(const struct cli_job_rank *r, int rank)
     return object;
 }
 
+static cJSON *links_to_json(const struct cli_links *links)
+{
+    cJSON *list = cJSON_CreateArray();
+    for (int i = 0; i < links->n; i++) {
+        const struct cli_link *l = &links->all[i];
+        cJSON *each = cJSON_CreateObject();
+        cJSON_AddItemToArray(list, each);
+        cJSON_AddNumberToObject(each, "from", l->from);
+        cJSON_AddNumberToObject(each, "to", l->to);
+        cJSON_AddNumberToObject(each, "sent_packets", (double)l->sent_packets);
+        cJSON_AddNumberToObject(each, "resent_packets", (double)l->resent_packets);
+        cJSON_AddNumberToObject(each, "rtt_us", l->rtt_us);
+        if (l->busy_share < 0) continue;
+        cJSON_AddNumberToObject(each, "busy_share", l->busy_share);
+        cJSON_AddNumberToObject(each, "MBps", l->MBps);
+    }
+    return list;
+}
+
 static cJSON *to_json(const struct cli_jobs *jobs)
 {
     cJSON *object = cJSON_CreateObject(), *list = cJSON_AddArrayToObject(object, "jobs");
@@ -119,6 +149,9 @@ static cJSON *to_json(const struct cli_jobs *jobs)
         cJSON_AddBoolToObject(each, "moving", job->is_moving);
         cJSON_AddNumberToObject(each, "straggler_share", job->straggler_share);
         cJSON_AddNumberToObject(each, "straggler_ms_per_call", job->straggler_ms);
+        cJSON_AddItemToObject(each, "links", links_to_json(&job->links));
+        if (job->links.busiest >= 0) cJSON_AddNumberToObject(each, "busiest_link", job->links.busiest);
+        else cJSON_AddNullToObject(each, "busiest_link");
         cJSON *ranks = cJSON_AddArrayToObject(each, "ranks");
         for (int k = 0; k < job->n_ranks; k++) cJSON_AddItemToArray(ranks, rank_to_json(&job->ranks[k], k));
     }

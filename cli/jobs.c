@@ -129,7 +129,7 @@ static struct cli_job *job_of(struct cli_jobs *jobs, const char *id, const char 
     }
     if (jobs->n_jobs == CLI_JOBS_MAX) return NULL;
     struct cli_job *job = &jobs->jobs[jobs->n_jobs];
-    *job = (struct cli_job){ .n_ranks = n_ranks, .straggler = -1 };
+    *job = (struct cli_job){ .n_ranks = n_ranks, .straggler = -1, .links = { .busiest = -1 } };
     snprintf(job->id, sizeof job->id, "%s", id);
     snprintf(job->group, sizeof job->group, "%s", group);
     job->ranks = gmi_alloc((size_t)n_ranks, sizeof *job->ranks);
@@ -217,6 +217,7 @@ void cli_jobs_take(struct cli_jobs *jobs, char *answer)
         copy_after(line, "missing", job->missing, sizeof job->missing);
         if (strncmp(line, "rank ", 5) == 0) rank = take_rank(job, line, self);
         take_spent(job, line, self);
+        cli_links_take(&job->links, line, self);
         if (rank == NULL) continue;
         copy_after(line, "call", rank->call, sizeof rank->call);
         copy_after(line, "says", rank->says, sizeof rank->says);
@@ -313,7 +314,9 @@ static void compare_job(struct cli_job *job, const struct cli_job *before)
         now->waiting_share = share < 0 ? 0 : share > 1 ? 1 : share;
         n_calls = (double)(now->n_calls - then->n_calls);
         elapsed_ms = elapsed_ns / 1e6;
+        cli_links_compare(&job->links, &before->links, k, elapsed_ns);
     }
+    cli_links_find_busiest(&job->links);
     judge_waiting(job, n_calls, elapsed_ms);
 }
 
@@ -354,7 +357,10 @@ bool cli_jobs_ask(struct cli_jobs *jobs, const char *id, int within_ms)
 
 void cli_jobs_fini(struct cli_jobs *jobs)
 {
-    for (int i = 0; i < jobs->n_jobs; i++) gmi_free(jobs->jobs[i].ranks);
+    for (int i = 0; i < jobs->n_jobs; i++) {
+        gmi_free(jobs->jobs[i].ranks);
+        cli_links_fini(&jobs->jobs[i].links);
+    }
     jobs->n_jobs = 0;
 }
 

@@ -9,6 +9,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "cli/job_links.h"
 #include "net/local.h"
 
 enum { CLI_JOBS_MAX = 64, CLI_JOB_TEXT_BYTES = 400 };
@@ -43,6 +44,7 @@ struct cli_job {
     bool      is_ready;
     char      failure[CLI_JOB_TEXT_BYTES], missing[CLI_JOB_TEXT_BYTES];
     struct cli_job_rank *ranks;
+    struct cli_links     links; /* over TCP, of the ranks that run here */
     int       straggler;      /* for whom the others wait in the end; -1: nobody */
     bool      is_moving;      /* calls ended between two questions; then the straggler is who waits least, by far */
     double    straggler_share; /* ... and this is how much less it waits than the others do, of the time */

@@ -22,12 +22,13 @@
 enum { N = 4, DEFAULT_LIMIT_MS = 300000, BOUND_MS = 3000, PORT = 4100, BIG_ELEMS = 1 << 21 };
 enum mark { READY, CUT, TOLD };
 
-static bool has_network;
+static bool has_network, is_encrypted;
 
 static struct ranks *start(void **state, void (*body)(struct rank_self *), const void *user, int connect_ms)
 {
     struct ranks_job job = { .n_ranks = N, .body = body, .user = user, .is_hand_started = true, .host = "10.77.0.1", .port = PORT,
-                             .stall_limit_ms = DEFAULT_LIMIT_MS, .connect_timeout_ms = connect_ms };
+                             .stall_limit_ms = DEFAULT_LIMIT_MS, .connect_timeout_ms = connect_ms,
+                             .secret = is_encrypted ? "a secret of the tests" : NULL, .is_encrypted = is_encrypted };
     struct ranks *r = ranks_start(state, &job);
     hosts_plug_in(r, N);
     return r;
@@ -182,6 +183,13 @@ static void a_cut_between_two_neighbours_is_blamed_on_one_of_them(void **state)
     assert_true(slowest_ms <= (BOUND_MS + 500) * ranks_slowness());
 }
 
+static void so_is_a_cut_between_two_that_encrypt(void **state)
+{
+    is_encrypted = true;
+    a_cut_between_two_neighbours_is_blamed_on_one_of_them(state);
+    is_encrypted = false;
+}
+
 /* ---- several interfaces ----------------------------------------------------------------------------- */
 
 /* On every host there is a bridge, made first, with an address that is the same everywhere. Who took
@@ -259,6 +267,7 @@ int main(void)
         TEST(while_nobody_calls_anything),
         TEST(a_goodbye_over_a_cut_cable_ends_too),
         TEST(a_cut_between_two_neighbours_is_blamed_on_one_of_them),
+        TEST(so_is_a_cut_between_two_that_encrypt),
         TEST(a_bridge_with_the_same_address_on_every_host_is_not_taken),
         TEST(a_rank_cut_off_at_the_start_is_missed_by_name),
     };
