@@ -368,6 +368,8 @@ static gm_status find_machine(struct planner *planner)
         machine->n_cores = plan_n_cores();
     } else {
         status = probe_machine(planner);
+        machine->has_turns = status == GM_OK && args->save_path != NULL;
+        if (machine->has_turns) status = bench_turns_measure(&machine->turns, &planner->error);
     }
     if (status == GM_OK && c->bandwidth_Bps > 0) {
         machine->has_link = true;

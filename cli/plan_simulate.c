@@ -28,7 +28,7 @@ static const char notes[] =
     "  gradmesh plan --simulate 64 --per-host 8 --straggler 5:1.5 --compute-ms 20\n"
     "  gradmesh plan --simulate 10000 --per-host 8 --algorithm hierarchical,halving\n";
 
-enum { N_OPTIONS = 27, MAX_RING_RANKS = 4096, MAX_SWEPT_RANKS = 256, MAX_BYTES_BETWEEN_ALL = 1 << 22 };
+enum { N_OPTIONS = 28, MAX_RING_RANKS = 4096, MAX_SWEPT_RANKS = 256, MAX_BYTES_BETWEEN_ALL = 1 << 22 };
 
 static const char *const wire_names[] = { "f32", "bf16", "f16", "int8", NULL };
 static const char *const overlap_names[] = { "off", "on", NULL };
@@ -36,7 +36,7 @@ static const char *const overlap_names[] = { "off", "on", NULL };
 struct arguments {
     struct cli_list worlds;
     const char     *model, *algorithms, *flops, *bandwidth, *latency, *local_bandwidth, *local_latency, *call, *wake, *copy, *add;
-    const char     *stragglers, *delays;
+    const char     *stragglers, *delays, *profile;
     int64_t         size_bytes, batch, per_host, cores, bucket_bytes, seed, grain_bytes, burst_bytes;
     int             wire, overlap;
     double          compute_ms, jitter;
@@ -276,6 +276,25 @@ static int read_arguments(const struct cli_command *command, const struct argume
     return CLI_EXIT_OK;
 }
 
+/* The machine outlives the simulation that points into it. */
+static int read_profile(const struct arguments *a, struct plan_machine *machine, struct plan_simulation *s)
+{
+    gm_error error;
+    gmi_error_clear(&error);
+    if (a->profile == NULL) return CLI_EXIT_OK;
+    if (plan_profile_load(machine, a->profile, &error) == GM_OK && !machine->has_turns)
+        (void)gmi_error_set(&error, GM_ERR_ARG, "the profile %.200s does not say what turns on a core cost; make a new one with gradmesh "
+                            "plan --save-profile", a->profile);
+    if (error.status != GM_OK) {
+        fprintf(stderr, "gradmesh plan: %s\n", error.text);
+        return CLI_EXIT_USAGE;
+    }
+    s->turns = &machine->turns;
+    if (s->cores_per_host == 0) s->cores_per_host = machine->n_cores;
+    s->links.local_latency_us = s->links.local_bandwidth_Bps = 0; /* the sender's core does it all */
+    return CLI_EXIT_OK;
+}
+
 static int run(const struct cli_parsed *parsed, const struct arguments *a, const struct plan_simulation *s,
                const struct gmt_layers *layers)
 {
@@ -349,6 +368,9 @@ int cli_plan_simulate(int argc, char **argv)
           .help = "of a message within a host" },
         { .name = "local-bandwidth", .kind = CLI_TEXT, .text = &a.local_bandwidth, .value_name = "RATE", .default_text = "8GB",
           .help = "of a link within a host" },
+        { .name = "profile", .kind = CLI_TEXT, .text = &a.profile, .value_name = "FILE",
+          .help = "what a core's work costs was measured (gradmesh plan --save-profile): in place of --call, --wake,\n"
+                  "--copy, --add and the local link; --cores then is that machine's, if it is not given" },
         { .name = "call", .kind = CLI_TEXT, .text = &a.call, .value_name = "TIME", .default_text = "2.5us",
           .help = "that a send or receive takes of a core" },
         { .name = "wake", .kind = CLI_TEXT, .text = &a.wake, .value_name = "TIME", .default_text = "0",
@@ -374,6 +396,8 @@ int cli_plan_simulate(int argc, char **argv)
     struct gmt_layers      layers;
     int                    status;
     if (!cli_parse(&command, argc, argv, &parsed, &status)) return status;
+    struct plan_machine machine;
     status = read_arguments(&command, &a, &simulation, &layers);
+    if (status == CLI_EXIT_OK) status = read_profile(&a, &machine, &simulation);
     return status != CLI_EXIT_OK ? status : run(&parsed, &a, &simulation, &layers);
 }

@@ -4,22 +4,29 @@ static _Thread_local const struct plan_charge *current;
 
 void plan_charge_to(const struct plan_charge *charge) { current = charge; }
 
+static void charge(size_t count_elems, double byte_ps)
+{
+    *current->core_ps += (int64_t)((double)count_elems * sizeof(float) * byte_ps + 0.5);
+}
+
 static void cost(size_t count_elems)
 {
-    if (current == NULL) return;
-    *current->core_ps += (int64_t)((double)count_elems * sizeof(float) * current->add_ps + 0.5);
+    if (current != NULL) charge(count_elems, current->add_ps);
 }
 
 static void combine(void *out, const void *a, const void *b, size_t count_elems)
 {
-    (void)out, (void)a, (void)b;
-    cost(count_elems);
+    (void)out, (void)b;
+    if (current == NULL) return;
+    const uint8_t *arrived = a;
+    bool is_in_cache = arrived >= current->scratch && arrived < current->scratch + GMI_SCRATCH_BYTES;
+    charge(count_elems, is_in_cache ? current->add_ps : current->add_kept_ps);
 }
 
 static void combine_all(void *out, const struct gmi_contributions *c, size_t count_elems)
 {
     (void)out;
-    cost(count_elems * (size_t)(c->n - 1));
+    if (current != NULL) charge(count_elems * (size_t)(c->n - 1), current->add_kept_ps);
 }
 
 static void encode(void *wire, const float *from, size_t count)

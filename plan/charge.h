@@ -2,11 +2,14 @@
 #ifndef PLAN_CHARGE_H
 #define PLAN_CHARGE_H
 
+#include "coll/op.h"
 #include "reduce/codec.h"
 
 struct plan_charge {
     int64_t *core_ps; /* the clock that goes on */
     double   add_ps;  /* for a byte of two values that become one */
+    double   add_kept_ps;    /* ... of which the one that has come was kept elsewhere than in the scratch */
+    const uint8_t *scratch;  /* GMI_SCRATCH_BYTES that stay in a cache */
 };
 
 /* Whom the kernels charge in this thread from now on; NULL: nobody. They have no argument for it. */

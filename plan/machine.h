@@ -6,6 +6,7 @@
  *                workers share cores, caches and memory.
  *     flops      in place of crews: floating-point operations per second of one worker
  *     link       a network between machines: latency (alpha), bandwidth (1 / beta)
+ *     turns      what calls, turns on a core and bytes cost here, of which a simulation is made (simulate.h)
  *     reduce     what a byte costs that is added up (gamma), or made into a wire format and back
  *
  * A profile is a machine as JSON. */
@@ -15,6 +16,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "bench/turns.h"
 #include "gradmesh.h"
 #include "train/params.h"
 
@@ -60,6 +62,8 @@ struct plan_machine {
     double            memory_Bps; /* of the update, where no crew has shown it */
     bool              has_link;
     struct plan_link  link;   /* given by the user: the network, in place of what --network says */
+    bool              has_turns;
+    struct bench_turns turns;
     double            reduce_Bps; /* bytes added up in a second */
     double            codec_Bps;  /* f32 bytes to a wire format or back, in a second */
 };

@@ -5,6 +5,7 @@
 
 #include "base/alloc.h"
 #include "base/check.h"
+#include "coll/op.h"
 
 enum { ENDS_IN_A_BLOCK = 256, PARCELS_AT_ONCE = 1024 };
 
@@ -156,9 +157,31 @@ int plan_network_happens(struct plan_network *n, const struct plan_event *event)
 
 /* ---- the link ------------------------------------------------------------------------------------ */
 
-static void charge(struct plan_network *n, size_t n_bytes)
+static void charge_ps(struct plan_network *n, int64_t takes_ps) { n->core_ps += (int64_t)(n->slowness * (double)takes_ps); }
+
+static int64_t plain_call_ps(const struct plan_network *n, size_t n_bytes)
 {
-    n->core_ps += (int64_t)(n->slowness * (double)(n->costs.call_ps + time_of(n_bytes, n->costs.copy_ps)));
+    return n->costs.call_ps + time_of(n_bytes, n->costs.copy_ps);
+}
+
+static bool is_measured(const struct plan_end *end) { return end->network->costs.turns != NULL && is_local(end); }
+
+static gm_status miss(struct plan_end *end)
+{
+    end->network->n_misses++;
+    if (is_measured(end)) charge_ps(end->network, end->network->costs.turns->miss_ps);
+    return GM_AGAIN;
+}
+
+static void charge_send(struct plan_end *end, const uint8_t *body, size_t asked_bytes, size_t moved_bytes)
+{
+    struct plan_network *n = end->network;
+    n->n_misses = 0;
+    if (end->message_at != body || end->message_left_bytes == 0 || body == NULL) end->message_bytes = end->message_left_bytes = asked_bytes;
+    if (is_measured(end)) charge_ps(n, plan_turns_send_ps(n->costs.turns, end->on_one_core, end->message_bytes, moved_bytes));
+    else charge_ps(n, plain_call_ps(n, moved_bytes));
+    end->message_left_bytes -= moved_bytes < end->message_left_bytes ? moved_bytes : end->message_left_bytes;
+    end->message_at = body == NULL ? NULL : body + moved_bytes;
 }
 
 /* A rank that never found an end would hold its core, and see nothing that arrives meanwhile. */
@@ -182,7 +205,7 @@ static gm_status send_some(struct gmi_link *link, const struct iovec *parts, int
     if (is_slice_over(n)) return GM_AGAIN;
     uint64_t unread_bytes = end->other->unread_bytes;
     end->wants_room = unread_bytes > 0 && unread_bytes + head_bytes + body_bytes > n->costs.buffer_bytes;
-    if (end->wants_room) return GM_AGAIN;
+    if (end->wants_room) return miss(end);
     if (n->spare == NULL && !make_parcels(n)) {
         n->is_out_of_memory = true;
         return GM_AGAIN;
@@ -197,7 +220,8 @@ static gm_status send_some(struct gmi_link *link, const struct iovec *parts, int
     n->n_parcels++;
     *moved_bytes = head_bytes + body_bytes;
     end->other->unread_bytes += *moved_bytes;
-    charge(n, *moved_bytes);
+    charge_send(end, body_bytes == 0 ? NULL : parts[n_parts - 1].iov_base, head_bytes + parts[n_parts - 1].iov_len, *moved_bytes);
+    parcel->message_bytes = end->message_bytes;
     if (n->core_ps == n->now_ps) leave(end);
     else add_event(n, n->core_ps, PLAN_BYTES_LEAVE, end->number);
     return GM_OK;
@@ -228,23 +252,41 @@ static void drop_if_empty(struct plan_end *end)
     end->network->spare = parcel;
 }
 
+static bool is_scratch(const struct plan_network *n, const uint8_t *at)
+{
+    return n->costs.scratch != NULL && at >= n->costs.scratch && at < n->costs.scratch + GMI_SCRATCH_BYTES;
+}
+
+/* Of the first parcel that has arrived. */
+static void charge_recv(struct plan_end *end, const uint8_t *into, size_t n_bytes)
+{
+    struct plan_network      *n = end->network;
+    const struct plan_parcel *parcel = end->incoming.first;
+    charge_ps(n, plan_turns_recv_ps(n->costs.turns, end->on_one_core, is_scratch(n, into), parcel->message_bytes, n_bytes));
+}
+
 static gm_status recv_some(struct gmi_link *link, const struct iovec *parts, int n_parts, size_t *moved_bytes)
 {
     struct plan_end     *end = (struct plan_end *)link;
     struct plan_network *n = end->network;
     *moved_bytes = 0;
-    if (end->n_arrived == 0 || is_slice_over(n)) return GM_AGAIN;
+    if (is_slice_over(n)) return GM_AGAIN;
+    if (end->n_arrived == 0) return miss(end);
+    n->n_misses = 0;
     for (int i = 0; i < n_parts; i++) {
         size_t got_bytes = 0;
         while (end->n_arrived > 0 && got_bytes < parts[i].iov_len) {
-            got_bytes += read_from(end->incoming.first, (uint8_t *)parts[i].iov_base + got_bytes, parts[i].iov_len - got_bytes);
+            uint8_t *into = (uint8_t *)parts[i].iov_base + got_bytes;
+            size_t   n_bytes = read_from(end->incoming.first, into, parts[i].iov_len - got_bytes);
+            if (is_measured(end)) charge_recv(end, into, n_bytes);
+            got_bytes += n_bytes;
             drop_if_empty(end);
         }
         *moved_bytes += got_bytes;
         if (got_bytes < parts[i].iov_len) break;
     }
     end->unread_bytes -= *moved_bytes;
-    charge(n, *moved_bytes);
+    if (!is_measured(end)) charge_ps(n, plain_call_ps(n, *moved_bytes));
     if (end->other->wants_room) {
         end->other->wants_room = false;
         add_event(n, n->core_ps, PLAN_ROOM_IS_MADE, end->other->number);

@@ -25,6 +25,7 @@
 
 #include "coll/port.h"
 #include "plan/event_queue.h"
+#include "plan/turns.h"
 
 enum { PLAN_HEAD_BYTES = GMI_DESCRIPTOR_BYTES + GMI_PIECE_HEADER_BYTES };
 
@@ -35,6 +36,8 @@ struct plan_network_costs {
     int64_t call_ps;   /* of the core, for each call that moves something */
     double  copy_ps;   /* of the core, for each byte that is sent or received */
     size_t  grain_bytes, buffer_bytes;
+    const struct plan_turns *turns; /* NULL: the two above; else what calls within a host take by measurement */
+    const uint8_t *scratch; /* GMI_SCRATCH_BYTES from here on stay in a cache */
     size_t  burst_bytes; /* that a card may be ahead of its bandwidth, each way, after it was idle */
 };
 
@@ -42,6 +45,7 @@ struct plan_parcel {
     struct plan_parcel *next;
     size_t              body_bytes;
     uint32_t            n_head_bytes, head_at;
+    size_t              message_bytes; /* of the call that it is a part of */
     uint8_t             head[PLAN_HEAD_BYTES];
 };
 
@@ -56,7 +60,12 @@ struct plan_end {
     struct plan_network *network;
     struct plan_end     *other;
     int                  rank;
+    bool                 on_one_core; /* its two ranks share one */
     uint32_t             number; /* as a target of events */
+
+    /* A call that wants to send more than a grain is carried on by the next ones, from where it has come to. */
+    const uint8_t *message_at;
+    size_t         message_bytes, message_left_bytes;
 
     struct plan_parcels incoming; /* the first n_arrived of them can be read */
     uint32_t            n_arrived;
@@ -89,6 +98,7 @@ struct plan_network {
     int64_t                   slice_end_ps;    /* for that rank: then it shall return to the others ... */
     bool                      is_slice_over;   /* ... and that was so, though more could move */
     double                    slowness;        /* of that rank: 1 is as the others */
+    int                       n_misses;        /* calls of that rank since something moved */
     bool                      is_out_of_memory;
     uint64_t                  n_parcels;
 

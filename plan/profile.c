@@ -5,6 +5,7 @@
 #include <limits.h>
 #include <math.h>
 #include <stdarg.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -52,6 +53,44 @@ static cJSON *crew_to_json(const struct plan_crew *crew)
     return object;
 }
 
+/* The lists of a profile's turns, each of one figure. */
+struct turn_list {
+    const char *name;
+    int         n;
+    size_t      offset, stride; /* of the first one, and to the next */
+};
+
+#define CALLS(cores, figure)                                                                                                   \
+    BENCH_TURN_CALLS, offsetof(struct bench_turns, calls[cores][0].figure), sizeof(struct bench_turn_call)
+#define REACHES(figure) BENCH_TURN_REACHES, offsetof(struct bench_turns, reaches[0].figure), sizeof(struct bench_turn_reach)
+
+static const struct turn_list turn_lists[] = {
+    { "message_bytes", CALLS(0, bytes) }, { "send_us", CALLS(0, send_us) }, { "recv_us", CALLS(0, recv_us) },
+    { "one_core_message_bytes", CALLS(1, bytes) }, { "one_core_send_us", CALLS(1, send_us) }, { "one_core_recv_us", CALLS(1, recv_us) },
+    { "walked_bytes", REACHES(walked_bytes) }, { "send_factor", REACHES(send_factor) }, { "recv_factor", REACHES(recv_factor) },
+    { "add_Bps", REACHES(add_Bps) }, { "add_kept_Bps", REACHES(add_kept_Bps) },
+};
+
+enum { N_TURN_LISTS = sizeof turn_lists / sizeof turn_lists[0], MAX_TURN_VALUES = 8 };
+_Static_assert((int)BENCH_TURN_CALLS <= (int)MAX_TURN_VALUES && (int)BENCH_TURN_REACHES <= (int)MAX_TURN_VALUES, "a list fits");
+
+static cJSON *turns_to_json(const struct bench_turns *turns)
+{
+    cJSON *object = cJSON_CreateObject();
+    cJSON_AddNumberToObject(object, "miss_us", turns->miss_us);
+    cJSON_AddNumberToObject(object, "yield_us", turns->yield_us);
+    cJSON_AddNumberToObject(object, "switch_us", turns->switch_us);
+    cJSON_AddNumberToObject(object, "wake_us", turns->wake_us);
+    for (int i = 0; i < N_TURN_LISTS; i++) {
+        const struct turn_list *list = &turn_lists[i];
+        double                  values[MAX_TURN_VALUES];
+        for (int k = 0; k < list->n; k++)
+            memcpy(&values[k], (const char *)turns + list->offset + (size_t)k * list->stride, sizeof values[k]);
+        cJSON_AddItemToObject(object, list->name, cJSON_CreateDoubleArray(values, list->n));
+    }
+    return object;
+}
+
 static cJSON *machine_to_json(const struct plan_machine *machine)
 {
     char   layers[256];
@@ -67,6 +106,7 @@ static cJSON *machine_to_json(const struct plan_machine *machine)
         cJSON_AddNumberToObject(object, "latency_us", machine->link.latency_us);
         cJSON_AddNumberToObject(object, "bandwidth_Bps", machine->link.bandwidth_Bps);
     }
+    if (machine->has_turns) cJSON_AddItemToObject(object, "turns", turns_to_json(&machine->turns));
     cJSON *crews = cJSON_AddArrayToObject(object, "crews");
     for (int i = 0; i < machine->n_crews; i++) cJSON_AddItemToArray(crews, crew_to_json(&machine->crews[i]));
     return object;
@@ -226,6 +266,24 @@ static void read_crews(struct reader *reader, const cJSON *root, struct plan_mac
     if (machine->n_crews == 0 && machine->flops <= 0) complain(reader, "it holds neither \"crews\" nor \"flops\"");
 }
 
+static void read_turns(struct reader *reader, const cJSON *object, struct bench_turns *turns)
+{
+    turns->miss_us = number(reader, object, "miss_us", 0);
+    turns->yield_us = number(reader, object, "yield_us", 0);
+    turns->switch_us = number(reader, object, "switch_us", 0);
+    turns->wake_us = number(reader, object, "wake_us", 0);
+    for (int i = 0; i < N_TURN_LISTS && reader->status == GM_OK; i++) {
+        const struct turn_list *list = &turn_lists[i];
+        double                  values[MAX_TURN_VALUES];
+        bool                    is_rising = strstr(list->name, "bytes") != NULL;
+        numbers(reader, object, list->name, list->n, MAX_TURN_VALUES, is_rising, values);
+        for (int k = 0; k < list->n && reader->status == GM_OK; k++) {
+            if (values[k] <= 0) complain(reader, "number %d of \"%s\" must be more than 0", k + 1, list->name);
+            memcpy((char *)turns + list->offset + (size_t)k * list->stride, &values[k], sizeof values[k]);
+        }
+    }
+}
+
 static void read_machine(struct reader *reader, const cJSON *root, struct plan_machine *machine)
 {
     const cJSON *format = cJSON_GetObjectItemCaseSensitive(root, "format");
@@ -242,6 +300,8 @@ static void read_machine(struct reader *reader, const cJSON *root, struct plan_m
     machine->has_link = cJSON_HasObjectItem(root, "bandwidth_Bps");
     if (machine->has_link)
         machine->link = (struct plan_link){ number(reader, root, "latency_us", 0), number(reader, root, "bandwidth_Bps", 1) };
+    machine->has_turns = cJSON_HasObjectItem(root, "turns");
+    if (machine->has_turns) read_turns(reader, cJSON_GetObjectItemCaseSensitive(root, "turns"), &machine->turns);
     read_crews(reader, root, machine);
 }
 

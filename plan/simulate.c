@@ -13,12 +13,14 @@
 /* A burst of work after which a rank looks what has arrived, and lets others have the core. */
 static const int64_t SLICE_PS = INT64_C(100) * 1000 * 1000;
 
+/* A rank that goes on and on has to let others onto its core after so long, as Linux's scheduler has it. */
+static const int64_t TURN_PS = INT64_C(3) * 1000 * 1000 * 1000;
+
 static const double FORWARD_SHARE = 1.0 / 3; /* of the compute time; the rest is the backward pass */
 
 /* ---- one rank ------------------------------------------------------------------------------------ */
 
 static bool is_over(const struct sim_rank *r) { return r->call == r->sim->n_calls; }
-static bool has_own_core(const struct sim *sim) { return sim->cores_per_host == 0 || sim->cores_per_host >= sim->ranks_per_host; }
 
 static bool schedule_run(struct sim_rank *r, int64_t at_ps)
 {
@@ -91,6 +93,7 @@ static gm_status go_on(struct sim_rank *r)
         }
         gm_status status = gmi_op_progress(&r->op);
         if (status == GM_AGAIN) {
+            if (n->is_slice_over && r->core != NULL) return GM_OK; /* it is ready, and its core goes on with it */
             if (n->is_slice_over) return schedule_run(r, n->core_ps) ? GM_OK : GM_ERR_NOMEM;
             sleep_now(r, n->core_ps);
             return GM_OK;
@@ -102,67 +105,131 @@ static gm_status go_on(struct sim_rank *r)
     return GM_OK;
 }
 
-/* A burst on a core, from now_ps on. A rank that is woken by what it has no use for sleeps on. */
-static gm_status run(struct sim_rank *r)
+/* In its last tries a rank that found nothing made so many calls; then it gave the core up. */
+static int64_t look_ps(const struct sim_rank *r)
+{
+    return (int64_t)(r->slowness * (double)(r->sim->turns.yield_ps + r->n_looks * r->sim->turns.miss_ps));
+}
+
+/* Does it try again and again, at that time, rather than sleep? Who is through waits for the others in the same way. */
+static bool is_trying(const struct sim_rank *r, int64_t at_ps)
+{
+    return r->moved_ps > 0 && (r->is_in_call || is_over(r)) && at_ps - r->moved_ps < r->sim->turns.try_ps;
+}
+
+/* A burst on a core, from now_ps on, or `late_ps` later. A rank that is woken by what it has no use for sleeps on. */
+static gm_status run(struct sim_rank *r, int64_t late_ps)
 {
     struct sim          *sim = r->sim;
     struct plan_network *n = &sim->network;
-    bool                 was_asleep = r->is_asleep;
+    bool                 was_asleep = r->is_asleep, had_slept = was_asleep && !is_trying(r, n->now_ps);
     uint64_t             before_bytes = r->op.moved_bytes;
     int                  before_call = r->call;
     n->slowness = r->slowness;
     sim->charge.add_ps = sim->add_ps * r->slowness;
-    n->core_ps = n->now_ps + (was_asleep ? (int64_t)((double)sim->wake_ps * r->slowness) : 0);
+    sim->charge.add_kept_ps = sim->add_kept_ps * r->slowness;
+    n->core_ps = n->now_ps + late_ps + (had_slept ? (int64_t)((double)sim->turns.wake_ps * r->slowness) : 0);
     n->slice_end_ps = n->core_ps + SLICE_PS;
     n->is_slice_over = false;
+    n->n_misses = 0;
+    r->is_ready = false;
     if (was_asleep) wake(r, n->now_ps);
     gm_status status = go_on(r);
-    if (was_asleep && r->is_asleep && r->call == before_call && r->op.moved_bytes == before_bytes) {
+    bool      has_moved = r->call != before_call || r->op.moved_bytes != before_bytes;
+    if (n->is_slice_over) r->is_ready = true;
+    if (r->is_asleep) n->core_ps += (int64_t)((double)sim->turns.yield_ps * r->slowness);
+    if (was_asleep && r->is_asleep && !has_moved && had_slept) {
         n->core_ps = n->now_ps;
         r->asleep_ps = n->now_ps;
     }
+    r->n_looks = n->n_misses;
+    if (has_moved) r->moved_ps = n->core_ps;
     r->busy_until_ps = n->core_ps;
     r->core_ps += n->core_ps - n->now_ps;
     if (sim->overlaps && n->now_ps < r->begin_ps + r->compute_ps + r->stolen_ps) r->stolen_ps += n->core_ps - n->now_ps;
     return status;
 }
 
-/* ---- cores --------------------------------------------------------------------------------------- */
+/* ---- cores --------------------------------------------------------------------------------------- *
+ *
+ * The ranks of a core have it in turn. Who finds nothing more to do gives it up; then the next one has it that has something to
+ * do, and those between the two, who only try, take a moment each. While nobody has anything to do they go on trying in turn. */
 
-static gm_status give_cores(struct sim *sim, struct sim_host *host)
+/* Who has the core next, and how much later: NULL, nobody has anything to do. */
+static struct sim_rank *next_ready(const struct sim *sim, const struct sim_core *core, int64_t *late_ps)
 {
-    gm_status status = GM_OK;
-    while (status == GM_OK && host->n_busy < sim->cores_per_host && host->first != NULL) {
-        struct sim_rank *r = host->first;
-        host->first = r->next_in_line;
-        r->is_in_line = false;
-        status = run(r);
-        if (sim->network.core_ps == sim->network.now_ps) continue;
-        host->n_busy++;
-        uint32_t number = (uint32_t)(host - sim->hosts);
-        if (!plan_event_add(&sim->events, sim->network.core_ps, PLAN_CORE_IS_FREE, number)) status = GM_ERR_NOMEM;
+    int64_t          now_ps = sim->network.now_ps;
+    struct sim_rank *r = core->at;
+    *late_ps = 0;
+    if (r->is_ready && now_ps - core->since_ps < TURN_PS) return r;
+    for (int i = 0; i < core->n_ranks; i++) {
+        r = r->next_on_core;
+        if (r != core->at && (r->is_ready || is_trying(r, now_ps))) *late_ps += sim->turns.switch_ps;
+        if (r->is_ready) return r;
+        if (r != core->at && is_trying(r, now_ps)) *late_ps += look_ps(r);
     }
-    return status;
+    return NULL;
 }
 
-static gm_status stand_in_line(struct sim *sim, struct sim_rank *r)
+static gm_status give_core(struct sim *sim, struct sim_core *core)
 {
-    struct sim_host *host = &sim->hosts[sim->layout.host[r->group.rank]];
-    if (r->is_in_line) return GM_OK;
-    r->is_in_line = true;
-    r->next_in_line = NULL;
-    if (host->first == NULL) host->first = r;
-    else host->last->next_in_line = r;
-    host->last = r;
-    return give_cores(sim, host);
+    struct sim_rank *r;
+    int64_t          late_ps;
+    while (!core->is_busy && (r = next_ready(sim, core, &late_ps)) != NULL) {
+        if (r != core->at) core->since_ps = sim->network.now_ps;
+        core->at = r;
+        gm_status status = run(r, late_ps);
+        if (status != GM_OK) return status;
+        core->idle_ps = sim->network.core_ps;
+        if (sim->network.core_ps == sim->network.now_ps) continue;
+        core->is_busy = true;
+        if (!plan_event_add(&sim->events, sim->network.core_ps, PLAN_CORE_IS_FREE, (uint32_t)(core - sim->cores))) return GM_ERR_NOMEM;
+    }
+    return GM_OK;
+}
+
+/* The core is idle: how long until the rank looks again, as those who try have it in turn. */
+static int64_t until_look_ps(const struct sim *sim, const struct sim_core *core, const struct sim_rank *wanted)
+{
+    int64_t now_ps = sim->network.now_ps, round_ps = 0, at_ps = 0;
+    int     n_trying = 0;
+    if (!is_trying(wanted, now_ps)) return 0;
+    const struct sim_rank *r = core->at;
+    for (int i = 0; i < core->n_ranks; i++, r = r->next_on_core) n_trying += is_trying(r, now_ps);
+    for (int i = 0; i < core->n_ranks; i++) {
+        r = r->next_on_core;
+        if (!is_trying(r, now_ps)) continue;
+        if (n_trying > 1) round_ps += sim->turns.switch_ps;
+        if (r == wanted) at_ps = round_ps;
+        round_ps += look_ps(r);
+    }
+    if (round_ps == 0) return 0;
+    int64_t into_ps = (now_ps - core->idle_ps) % round_ps;
+    return at_ps >= into_ps ? at_ps - into_ps : at_ps + round_ps - into_ps;
+}
+
+static gm_status want_core(struct sim *sim, struct sim_rank *r)
+{
+    struct sim_core *core = r->core;
+    if (r->is_ready) return GM_OK;
+    r->is_ready = true;
+    if (core->is_busy) return GM_OK;
+    int64_t late_ps = until_look_ps(sim, core, r);
+    if (late_ps == 0) return give_core(sim, core);
+    core->at = r; /* its turn comes then */
+    core->since_ps = sim->network.now_ps + late_ps;
+    core->is_busy = true;
+    bool is_added = plan_event_add(&sim->events, sim->network.now_ps + late_ps, PLAN_CORE_IS_FREE, (uint32_t)(core - sim->cores));
+    return is_added ? GM_OK : GM_ERR_NOMEM;
 }
 
 /* It may have something to do. */
 static gm_status stir(struct sim *sim, struct sim_rank *r)
 {
     if (is_over(r) || r->is_run_scheduled) return GM_OK;
+    if (r->core != NULL) return want_core(sim, r);
     if (r->busy_until_ps > sim->network.now_ps) return schedule_run(r, r->busy_until_ps) ? GM_OK : GM_ERR_NOMEM;
-    return has_own_core(sim) ? run(r) : stand_in_line(sim, r);
+    return run(r, 0);
 }
 
 /* ---- the machine --------------------------------------------------------------------------------- */
@@ -175,8 +242,8 @@ static gm_status happens(struct sim *sim, const struct plan_event *event)
         return stir(sim, r);
     }
     if (event->kind == PLAN_CORE_IS_FREE) {
-        sim->hosts[event->target].n_busy--;
-        return give_cores(sim, &sim->hosts[event->target]);
+        sim->cores[event->target].is_busy = false;
+        return give_core(sim, &sim->cores[event->target]);
     }
     int rank = plan_network_happens(&sim->network, event);
     return rank < 0 || !sim->ranks[rank].is_in_call ? GM_OK : stir(sim, &sim->ranks[rank]);

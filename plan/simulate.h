@@ -5,8 +5,9 @@
  *     |--------------------|xxxxxxxxx|                rank 1, a straggler: the others wait for it
  *
  * Each rank is a real op on a real group; it is woken when bytes have arrived, as by a poller, moves what it can, and sleeps.
- * What it does on its core costs time: calls, copies, sums. A host's ranks have a core each, or share `cores_per_host`: then
- * whoever can go on waits for a core in turn.
+ * What it does on its core costs time: calls, copies, sums. A host's ranks have a core each, or share `cores_per_host`, to which
+ * they are bound in turn as the launcher binds them; who can go on waits for its core. With `turns` these costs are those of a
+ * machine that was measured, and ranks that wait try for a while, giving up the core between two tries, as comm/engine.c does.
  *
  * With overlap the gradient becomes ready bucket by bucket during the backward pass, which is two thirds of the compute
  * time, and what the exchange takes of the core until then makes the compute phase so much longer. */
@@ -15,6 +16,7 @@
 
 #include <stdbool.h>
 
+#include "bench/turns.h"
 #include "gradmesh.h"
 
 /* What one machine and its network are. 0 for a time: it costs nothing; for bytes per second: no limit. */
@@ -48,6 +50,7 @@ struct plan_simulation {
     int         n_buckets; /* 0: 1 */
     bool        overlaps;
     struct plan_links     links;
+    const struct bench_turns *turns; /* NULL: links says what a core's work costs; else this does, for links within a host, too */
     struct plan_straggler stragglers[PLAN_MAX_STRAGGLERS];
     int                   n_stragglers;
     uint64_t              grain_bytes; /* what arrives at a time, plan/network.h; 0: chosen */

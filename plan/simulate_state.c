@@ -149,6 +149,7 @@ static void connect_to(void *user, int peer)
     }
     put_end(a, ends[0]);
     put_end(b, ends[1]);
+    ends[0]->on_one_core = ends[1]->on_one_core = a->core != NULL && a->core == b->core;
     a->n_peers++;
     b->n_peers++;
 }
@@ -229,6 +230,17 @@ static uint64_t choose_grain(const struct sim *sim)
     return (uint64_t)ceil(grain / (double)GRAIN_BYTES) * GRAIN_BYTES;
 }
 
+/* What a host's ranks walk through together: gradients, and what algorithms keep. */
+static void set_turns(struct sim *sim)
+{
+    double here = sim->ranks_per_host < sim->n_ranks ? sim->ranks_per_host : sim->n_ranks;
+    sim->turns = plan_turns_of(sim->simulation->turns, here * (double)(sim->simulation->bytes / (uint64_t)sim->n_buckets + sim->work_bytes));
+    sim->network.costs.turns = &sim->turns;
+    sim->network.costs.scratch = sim->charge.scratch = sim->scratch;
+    sim->add_ps = sim->turns.add_ps;
+    sim->add_kept_ps = sim->turns.add_kept_ps;
+}
+
 static void set_costs(struct sim *sim)
 {
     const struct plan_links *l = &sim->simulation->links;
@@ -239,11 +251,24 @@ static void set_costs(struct sim *sim)
         .call_ps = ps(l->call_us, PS_PER_US), .copy_ps = ps_per_byte(l->copy_Bps),
         .burst_bytes = (size_t)l->burst_bytes, .grain_bytes = grain_bytes, .buffer_bytes = grain_bytes * 4 > BUFFER_BYTES ? grain_bytes * 4 : BUFFER_BYTES,
     };
-    sim->wake_ps = ps(l->wake_us, PS_PER_US);
-    sim->add_ps = ps_per_byte(l->add_Bps);
+    sim->turns.wake_ps = ps(l->wake_us, PS_PER_US);
+    sim->add_ps = sim->add_kept_ps = ps_per_byte(l->add_Bps);
     sim->charge.core_ps = &sim->network.core_ps;
     sim->part_bytes = 2 * grain_bytes > GMI_PART_BYTES ? 2 * grain_bytes : GMI_PART_BYTES;
     plan_network_init(&sim->network, &costs, &sim->events, sim->layout.host, sim->cards);
+}
+
+/* A host's ranks in turn, as launch/ binds workers. */
+static void put_on_core(struct sim *sim, struct sim_rank *r, int rank)
+{
+    if (sim->cores == NULL) return;
+    int host = sim->layout.host[rank], place = sim->layout.place[rank];
+    r->core = &sim->cores[(size_t)host * (size_t)sim->cores_per_host + (size_t)(place % sim->cores_per_host)];
+    struct sim_rank *last = r->core->at;
+    r->next_on_core = last == NULL ? r : last->next_on_core;
+    if (last != NULL) last->next_on_core = r;
+    r->core->at = r; /* the last one, so that the first comes next */
+    r->core->n_ranks++;
 }
 
 static void begin_rank(struct sim *sim, int rank)
@@ -253,6 +278,7 @@ static void begin_rank(struct sim *sim, int rank)
     double                        compute_ms = s->compute_ms * (1 + s->jitter * gmi_rng_unit(s->seed, (uint64_t)rank));
     *r = (struct sim_rank){ .sim = sim, .slowness = 1, .sleeps_for = -1 };
     r->group = (struct gmi_group){ .rank = rank, .n_ranks = sim->n_ranks, .id = 1, .layout = sim->layout, .find_port = find_port };
+    put_on_core(sim, r, rank);
     for (int i = 0; i < s->n_stragglers; i++) {
         if (s->stragglers[i].rank != rank) continue;
         r->slowness *= s->stragglers[i].factor;
@@ -269,19 +295,20 @@ gm_status sim_init(struct sim *sim, const struct plan_simulation *s, gm_error *e
 {
     const struct gmi_wire *wire = NULL;
     *sim = (struct sim){ .simulation = s, .n_ranks = s->n_ranks, .ranks_per_host = s->ranks_per_host > 0 ? s->ranks_per_host : 1,
-                         .cores_per_host = s->cores_per_host, .n_buckets = plan_n_buckets(s), .overlaps = s->overlaps,
+                         .cores_per_host = s->cores_per_host == 0 && s->turns != NULL ? s->ranks_per_host : s->cores_per_host, .n_buckets = plan_n_buckets(s), .overlaps = s->overlaps,
                          .schedule = plan_schedule_find(s->algorithm) };
     sim->n_calls = sim->n_buckets * sim->schedule.n_stages;
     if (s->wire != NULL) gmi_wire_find(s->wire, &wire);
     sim->codec = plan_charging_codec(wire, &sim->lean);
     if (plan_layout(&sim->layout, s->n_ranks, sim->ranks_per_host) != GM_OK) goto no_memory;
     sim->cards = gmi_alloc((size_t)sim->layout.n_hosts, sizeof *sim->cards);
-    sim->hosts = gmi_alloc((size_t)sim->layout.n_hosts, sizeof *sim->hosts);
+    if (sim->cores_per_host > 0) sim->cores = gmi_alloc((size_t)sim->layout.n_hosts * (size_t)sim->cores_per_host, sizeof *sim->cores);
     sim->ranks = gmi_alloc((size_t)s->n_ranks, sizeof *sim->ranks);
-    if (sim->cards == NULL || sim->hosts == NULL || sim->ranks == NULL) goto no_memory;
+    if (sim->cards == NULL || (sim->cores == NULL && sim->cores_per_host > 0) || sim->ranks == NULL) goto no_memory;
     set_costs(sim);
     for (int rank = 0; rank < s->n_ranks; rank++) begin_rank(sim, rank);
     if (s->n_ranks > 1 && (!connect_ranks(sim) || !reserve_memory(sim))) goto no_memory;
+    if (s->turns != NULL) set_turns(sim);
     return GM_OK;
 no_memory:
     return gmi_error_set(error, GM_ERR_NOMEM, "no memory to simulate %s with %d workers", s->algorithm, s->n_ranks);
@@ -297,6 +324,6 @@ void sim_fini(struct sim *sim)
     plan_event_queue_fini(&sim->events);
     gmi_layout_fini(&sim->layout);
     gmi_free(sim->cards);
-    gmi_free(sim->hosts);
+    gmi_free(sim->cores);
     gmi_free(sim->ranks);
 }

@@ -20,8 +20,13 @@ struct sim_rank {
     gm_traffic       traffic; /* of the calls that are over */
 
     int     call; /* which one runs, or comes next */
-    bool    is_in_call, is_asleep, is_run_scheduled, is_in_line;
-    struct sim_rank *next_in_line; /* for a core */
+    bool    is_in_call, is_asleep, is_run_scheduled;
+
+    struct sim_core *core;         /* NULL: one of its own, that costs nothing to wait on */
+    struct sim_rank *next_on_core; /* around */
+    bool    is_ready;              /* it may have something to do */
+    int     n_looks;               /* calls of a try that finds nothing */
+    int64_t moved_ps;              /* when it had last something to do */
 
     double  slowness;
     int64_t begin_ps, compute_ps, stolen_ps; /* stolen: of the core, from the backward pass */
@@ -33,9 +38,13 @@ struct sim_rank {
     uint32_t          n_peers, n_slots;
 };
 
-struct sim_host {
-    int              n_busy;
-    struct sim_rank *first, *last; /* that wait for a core */
+/* Whose ranks have it in turn. */
+struct sim_core {
+    struct sim_rank *at;      /* who has it, or had it last */
+    int              n_ranks;
+    bool             is_busy;
+    int64_t          since_ps; /* that rank got it */
+    int64_t          idle_ps;  /* nobody has anything to do since then */
 };
 
 struct sim {
@@ -47,13 +56,13 @@ struct sim {
     struct gmi_wire         lean;
     struct gmi_codec        codec;
     struct plan_charge      charge;
-    double                  add_ps;
-    int64_t                 wake_ps;
+    double                  add_ps, add_kept_ps;
     size_t                  part_bytes;
     struct plan_event_queue events;
     struct plan_network     network;
     struct plan_card       *cards;
-    struct sim_host        *hosts;
+    struct plan_turns       turns; /* all 0: not measured */
+    struct sim_core        *cores; /* (hosts, cores_per_host); NULL: a rank has its own */
     struct sim_rank        *ranks;
     uint8_t                *memory, *work, *scratch;
     size_t                  memory_bytes, work_bytes;

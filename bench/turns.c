@@ -1,0 +1,341 @@
+#include "bench/turns.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <poll.h>
+#include <sched.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "bench/limits_parts.h"
+#include "reduce/codec.h"
+
+enum {
+    KIB = 1024, MIB = 1024 * 1024,
+    ROUNDS = 7, LOOPS = 2000, BALL_BYTES = 80, /* as a header and a few values */
+    REACH_MESSAGE_BYTES = 256 * KIB, MOST_BYTES = 64 * MIB, MOVED_BYTES = 16 * MIB, MOST_MESSAGES = 1000,
+};
+
+static const size_t message_sizes[BENCH_TURN_CALLS] = { BALL_BYTES, 4 * KIB, 16 * KIB, 64 * KIB, 256 * KIB, MIB };
+static const size_t walks[BENCH_TURN_REACHES] = { BENCH_TURN_WALKED_BYTES, 6 * MIB, 16 * MIB, 32 * MIB, MOST_BYTES };
+
+/* What the two find out; shared. The least of all rounds, by member. */
+struct findings {
+    double              us[2];
+    double              miss_us, yield_us;
+    double              send_us[2], recv_us[2], add_us[2], add_kept_us[2];
+    _Alignas(128) _Atomic int last; /* that had the core */
+};
+
+struct measurement {
+    struct bench_pair  pair;
+    int                cores[2];
+    bool               on_one_core;
+    size_t             walked_bytes, message_bytes;
+    uint8_t           *arrays[2];
+    struct findings   *found;
+};
+
+/* ---- parts --------------------------------------------------------------------------------------- */
+
+static void bind_to(int core)
+{
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    CPU_SET((size_t)core, &set);
+    (void)sched_setaffinity(0, sizeof set, &set);
+}
+
+/* The first two cores that we may use. */
+static void find_cores(int cores[2])
+{
+    cpu_set_t set;
+    int       n = 0;
+    cores[0] = cores[1] = 0;
+    if (sched_getaffinity(0, sizeof set, &set) != 0) return;
+    for (int core = 0; core < CPU_SETSIZE && n < 2; core++)
+        if (CPU_ISSET((size_t)core, &set)) cores[n++] = core;
+    if (n == 1) cores[1] = cores[0];
+}
+
+static void never_wait(const struct bench_pair *pair)
+{
+    for (int i = 0; i < 2; i++) fcntl(pair->fds[i], F_SETFL, fcntl(pair->fds[i], F_GETFL) | O_NONBLOCK);
+}
+
+static void lesser(double *least, double value)
+{
+    if (value < *least) *least = value;
+}
+
+/* Until something can be read, trying again and again. An errno. */
+static int take(int fd, void *bytes, size_t n_bytes, bool yields)
+{
+    int64_t until_ns = gmi_deadline_after_ms(BENCH_STALL_MS);
+    for (;;) {
+        ssize_t n = recv(fd, bytes, n_bytes, 0);
+        if (n > 0) return 0;
+        if (n == 0) return ECONNRESET;
+        if (errno != EAGAIN && errno != EINTR) return errno;
+        if (gmi_deadline_passed(until_ns)) return ETIMEDOUT;
+        if (yields) sched_yield();
+    }
+}
+
+/* ---- what finds nothing -------------------------------------------------------------------------- */
+
+static int run_misses(struct bench_crew *crew, int member, void *job)
+{
+    struct measurement *m = job;
+    struct findings    *f = m->found;
+    char                byte;
+    (void)crew;
+    bind_to(m->cores[member]);
+    f->miss_us = f->yield_us = INFINITY;
+    for (int round = 0; round < ROUNDS; round++) {
+        int64_t begin_ns = gmi_now_ns();
+        for (int i = 0; i < LOOPS; i++)
+            if (recv(m->pair.fds[0], &byte, 1, 0) >= 0) return EPROTO;
+        int64_t middle_ns = gmi_now_ns();
+        for (int i = 0; i < LOOPS; i++) sched_yield();
+        lesser(&f->miss_us, (double)(middle_ns - begin_ns) / LOOPS / 1e3);
+        lesser(&f->yield_us, (double)(gmi_now_ns() - middle_ns) / LOOPS / 1e3);
+    }
+    return 0;
+}
+
+/* ---- turns --------------------------------------------------------------------------------------- */
+
+/* Two on one core, each giving it up at once: counts how often the other one really had it. */
+static int run_turns(struct bench_crew *crew, int member, void *job)
+{
+    struct measurement *m = job;
+    struct findings    *f = m->found;
+    bind_to(m->cores[0]);
+    f->us[member] = INFINITY;
+    for (int round = 0; round < ROUNDS; round++) {
+        if (!bench_crew_meet(crew)) return ETIMEDOUT;
+        int64_t begin_ns = gmi_now_ns();
+        int     n_changes = 0;
+        for (int i = 0; i < LOOPS; i++) {
+            n_changes += atomic_exchange_explicit(&f->last, member, memory_order_relaxed) != member;
+            sched_yield();
+        }
+        /* Both go on at the same time: the core was changed twice for each change that one of them sees. */
+        if (n_changes > 0) lesser(&f->us[member], (double)(gmi_now_ns() - begin_ns) / (2.0 * n_changes) / 1e3);
+    }
+    return 0;
+}
+
+/* ---- waking -------------------------------------------------------------------------------------- */
+
+static int sleep_until_readable(int fd)
+{
+    struct pollfd p = { .fd = fd, .events = POLLIN };
+    int           n = poll(&p, 1, BENCH_STALL_MS);
+    return n > 0 || (n < 0 && errno == EINTR) ? 0 : n == 0 ? ETIMEDOUT : errno;
+}
+
+/* A ball between two who sleep until it comes; half a round trip. */
+static int run_wakes(struct bench_crew *crew, int member, void *job)
+{
+    struct measurement *m = job;
+    int                 fd = m->pair.fds[member], failed = 0;
+    char                ball[BALL_BYTES] = { 0 };
+    double             *value = &m->found->us[member];
+    bind_to(m->cores[m->on_one_core ? 0 : member]);
+    *value = INFINITY;
+    if (!bench_crew_meet(crew)) return ETIMEDOUT;
+    for (int round = 0; round < ROUNDS && !failed; round++) {
+        int64_t begin_ns = gmi_now_ns();
+        for (int i = 0; i < LOOPS / 4 && !failed; i++) {
+            if (member == 0 && send(fd, ball, sizeof ball, MSG_NOSIGNAL) < 0) return errno;
+            failed = sleep_until_readable(fd);
+            if (!failed) failed = take(fd, ball, sizeof ball, false);
+            if (member == 1 && send(fd, ball, sizeof ball, MSG_NOSIGNAL) < 0) return errno;
+        }
+        lesser(value, (double)(gmi_now_ns() - begin_ns) / (2.0 * (LOOPS / 4)) / 1e3);
+    }
+    return failed;
+}
+
+/* ---- messages ------------------------------------------------------------------------------------ */
+
+/* Moves a message; *busy_ns: in calls that moved something. On one core the other side must have its turn. */
+static int move_message(const struct measurement *m, int member, uint8_t *at, bool is_sending, int64_t *busy_ns)
+{
+    int64_t until_ns = gmi_deadline_after_ms(BENCH_STALL_MS);
+    int     fd = m->pair.fds[member];
+    for (size_t left = m->message_bytes; left > 0;) {
+        int64_t begin_ns = gmi_now_ns();
+        ssize_t n = is_sending ? send(fd, at, left, MSG_NOSIGNAL) : recv(fd, at, left, 0);
+        if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR)) return n == 0 ? ECONNRESET : errno;
+        if (gmi_deadline_passed(until_ns)) return ETIMEDOUT;
+        if (n < 0) {
+            sched_yield();
+            continue;
+        }
+        *busy_ns += gmi_now_ns() - begin_ns;
+        at += n;
+        left -= (size_t)n;
+    }
+    return 0;
+}
+
+static size_t n_messages(const struct measurement *m)
+{
+    size_t n = MOVED_BYTES / m->message_bytes;
+    return n > MOST_MESSAGES ? MOST_MESSAGES : n;
+}
+
+/* Each sends messages out of one half of what it walks, and receives as many into the other. */
+static int run_messages(struct bench_crew *crew, int member, void *job)
+{
+    struct measurement *m = job;
+    struct findings    *f = m->found;
+    size_t              half_bytes = m->walked_bytes / 2, n = n_messages(m), at = 0;
+    bind_to(m->cores[m->on_one_core ? 0 : member]);
+    f->send_us[member] = f->recv_us[member] = INFINITY;
+    for (int round = 0; round < ROUNDS; round++) {
+        int64_t send_ns = 0, recv_ns = 0;
+        if (!bench_crew_meet(crew)) return ETIMEDOUT;
+        for (size_t i = 0; i < n; i++, at += m->message_bytes) {
+            if (at + m->message_bytes > half_bytes) at = 0;
+            uint8_t *part = m->arrays[member] + at;
+            int      failed = move_message(m, member, part, true, &send_ns);
+            if (!failed) failed = move_message(m, member, part + half_bytes, false, &recv_ns);
+            if (failed) return failed;
+        }
+        lesser(&f->send_us[member], (double)send_ns / 1e3 / (double)n);
+        lesser(&f->recv_us[member], (double)recv_ns / 1e3 / (double)n);
+    }
+    return 0;
+}
+
+/* Adds what was received, or what lies in a cache, to the other half. */
+static double add_once_us(const struct measurement *m, const struct gmi_codec *codec, int member, bool is_kept)
+{
+    size_t   half_bytes = m->walked_bytes / 2, part_bytes = 64 * KIB;
+    uint8_t *array = m->arrays[member];
+    int64_t  begin_ns = gmi_now_ns();
+    for (size_t done = 0; done < MOVED_BYTES; done += part_bytes) {
+        size_t at = done % half_bytes;
+        gmi_codec_combine(codec, array + at, array + half_bytes + (is_kept ? at : 0), array + at, part_bytes / sizeof(float));
+    }
+    return (double)(gmi_now_ns() - begin_ns) / 1e3;
+}
+
+static int run_sums(struct bench_crew *crew, int member, void *job)
+{
+    struct measurement *m = job;
+    struct findings    *f = m->found;
+    struct gmi_codec    codec;
+    bind_to(m->cores[member]);
+    if (gmi_codec_find(&codec, GM_F32, GM_SUM) != GM_OK) return EINVAL;
+    f->add_us[member] = f->add_kept_us[member] = INFINITY;
+    for (int round = 0; round < ROUNDS; round++) {
+        if (!bench_crew_meet(crew)) return ETIMEDOUT;
+        lesser(&f->add_us[member], add_once_us(m, &codec, member, false));
+        if (!bench_crew_meet(crew)) return ETIMEDOUT;
+        lesser(&f->add_kept_us[member], add_once_us(m, &codec, member, true));
+    }
+    return 0;
+}
+
+/* ---- all of it ----------------------------------------------------------------------------------- */
+
+static double mean(const double *values) { return (values[0] + values[1]) / 2; }
+
+static gm_status run_pair(struct measurement *m, int n_members, bench_member_fn work, gm_error *error)
+{
+    const struct bench_limit plain = { .channel = BENCH_TCP, .congestion = "reno" }; /* as the library's within a host */
+    struct bench_crew        crew;
+    gm_status                status = bench_pair_open(&m->pair, &plain, error);
+    if (status != GM_OK) return status;
+    never_wait(&m->pair);
+    status = bench_crew_run(&crew, n_members, work, m, error);
+    bench_pair_close(&m->pair);
+    return status;
+}
+
+static gm_status measure_calls(struct measurement *m, struct bench_turns *t, gm_error *error)
+{
+    gm_status status = GM_OK;
+    for (int one_core = 0; one_core < 2; one_core++) {
+        for (int i = 0; i < BENCH_TURN_CALLS && status == GM_OK; i++) {
+            m->on_one_core = one_core;
+            m->walked_bytes = BENCH_TURN_WALKED_BYTES;
+            m->message_bytes = message_sizes[i];
+            status = run_pair(m, 2, run_messages, error);
+            t->calls[one_core][i] =
+                (struct bench_turn_call){ (double)message_sizes[i], mean(m->found->send_us), mean(m->found->recv_us) };
+        }
+    }
+    return status;
+}
+
+static gm_status measure_reaches(struct measurement *m, struct bench_turns *t, gm_error *error)
+{
+    gm_status status = GM_OK;
+    double    send_us = 0, recv_us = 0;
+    m->on_one_core = false;
+    m->message_bytes = REACH_MESSAGE_BYTES;
+    for (int i = 0; i < BENCH_TURN_REACHES && status == GM_OK; i++) {
+        m->walked_bytes = walks[i];
+        status = run_pair(m, 2, run_messages, error);
+        if (i == 0) send_us = mean(m->found->send_us), recv_us = mean(m->found->recv_us);
+        if (status == GM_OK) status = run_pair(m, 2, run_sums, error);
+        t->reaches[i] = (struct bench_turn_reach){ .walked_bytes = (double)walks[i],
+                                                   .send_factor = mean(m->found->send_us) / send_us,
+                                                   .recv_factor = mean(m->found->recv_us) / recv_us,
+                                                   .add_Bps = MOVED_BYTES / mean(m->found->add_us) * 1e6,
+                                                   .add_kept_Bps = MOVED_BYTES / mean(m->found->add_kept_us) * 1e6 };
+    }
+    return status;
+}
+
+static gm_status measure_turns(struct measurement *m, struct bench_turns *t, gm_error *error)
+{
+    gm_status status = run_pair(m, 1, run_misses, error);
+    t->miss_us = m->found->miss_us;
+    t->yield_us = m->found->yield_us;
+    if (status == GM_OK) status = run_pair(m, 2, run_turns, error);
+    if (status != GM_OK) return status;
+    double turn_us = fmax(m->found->us[0], m->found->us[1]);
+    t->switch_us = isfinite(turn_us) ? fmax(turn_us - t->yield_us, 0) : t->yield_us;
+    for (int one_core = 0; one_core < 2 && status == GM_OK; one_core++) {
+        const struct bench_turn_call *ball = &t->calls[one_core][0];
+        m->on_one_core = one_core;
+        status = run_pair(m, 2, run_wakes, error);
+        t->wake_us += fmax(m->found->us[0] - ball->send_us - ball->recv_us, 0) / 2;
+    }
+    return status;
+}
+
+static gm_status measure_all(struct measurement *m, struct bench_turns *t, gm_error *error)
+{
+    gm_status status = measure_calls(m, t, error);
+    if (status == GM_OK) status = measure_turns(m, t, error);
+    return status == GM_OK ? measure_reaches(m, t, error) : status;
+}
+
+gm_status bench_turns_measure(struct bench_turns *turns, gm_error *error)
+{
+    struct measurement m = { .pair = { { -1, -1 } } };
+    find_cores(m.cores);
+    m.found = bench_shared_alloc(sizeof *m.found);
+    m.arrays[0] = bench_shared_alloc(MOST_BYTES);
+    m.arrays[1] = bench_shared_alloc(MOST_BYTES);
+    *turns = (struct bench_turns){ .miss_us = 0 };
+    gm_status status = m.found == NULL || m.arrays[0] == NULL || m.arrays[1] == NULL
+                           ? gmi_error_set(error, GM_ERR_NOMEM, "no memory to measure what turns on a core cost")
+                           : measure_all(&m, turns, error);
+    if (m.found != NULL) bench_shared_free(m.found, sizeof *m.found);
+    for (int i = 0; i < 2; i++)
+        if (m.arrays[i] != NULL) bench_shared_free(m.arrays[i], MOST_BYTES);
+    return status;
+}
