@@ -254,7 +254,8 @@ static void set_costs(struct sim *sim)
     sim->turns.wake_ps = ps(l->wake_us, PS_PER_US);
     sim->add_ps = sim->add_kept_ps = ps_per_byte(l->add_Bps);
     sim->charge.core_ps = &sim->network.core_ps;
-    sim->part_bytes = 2 * grain_bytes > GMI_PART_BYTES ? 2 * grain_bytes : GMI_PART_BYTES;
+    size_t part_bytes = gmi_part_bytes(sim->n_ranks, sim->layout.n_hosts > 1 ? GMI_KIND_NETWORK : GMI_KIND_LOOPBACK);
+    sim->part_bytes = 2 * grain_bytes > part_bytes ? 2 * grain_bytes : part_bytes;
     plan_network_init(&sim->network, &costs, &sim->events, sim->layout.host, sim->cards);
 }
 

@@ -106,7 +106,7 @@ struct gmi_op {
     struct gm_accumulator *exact;             /* ... of exact sums */
     uint8_t       *scratch; /* GMI_SCRATCH_BYTES */
     uint8_t       *work;    /* algo->work_bytes */
-    size_t         part_bytes; /* one of those above; the same on all ranks */
+    size_t         part_bytes; /* gmi_part_bytes; the same on all ranks */
 
     /* Progress, for the error record, the stall limit and the accounting. */
     int      step, n_steps; /* -1, 0: the algorithm has no steps */
