@@ -250,11 +250,14 @@ typedef struct gm_comm_options {
      * that are encrypted detect changes by themselves and have none. Compared at creation. NULL: "off" */
     const char *checksum;
 
-    /* A file with constants of the cost model by which "auto" chooses, over the built-in ones; rank 0's file counts for
-     * all. Lines KIND.CONSTANT=NUMBER: the KIND is "memory" (shared), "loopback" (TCP within a host) or "network" (between
+    /* A file by which "auto" chooses, over what is built in; rank 0's counts for all. `gradmesh bench tune` measures and
+     * writes one. Lines KIND.RANKSonCORES.COLLECTIVE=ALGORITHM:BYTES,...,ALGORITHM say what is fastest up to which size, as in
+     * "loopback.4on2.all_reduce=exchange:8192,ring" (gm_comm_site); those of the cost model, which chooses where there is
+     * none, are KIND.CONSTANT=NUMBER: the KIND is "memory" (shared), "loopback" (TCP within a host) or "network" (between
      * hosts), the constants are turn_ns (of a message that must be waited for), message_ns (to handle one), byte_ps,
      * reduce_ps and keep_ps (picoseconds a byte: to move, to add, to put aside out of the cache) and cache_bytes.
-     * A link of 1 Gbit/s: "network.byte_ps=8000". Other keys are passed over. NULL: built-in. */
+     * A link of 1 Gbit/s: "network.byte_ps=8000". A file that says something of a KIND does away with all that was measured
+     * of it before. Other keys are passed over. NULL: built-in. */
     const char *profile;
 
     int connect_timeout_ms;    /* limit of gm_comm_create; default 60,000 */
@@ -741,6 +744,11 @@ GM_API gm_status gm_comm_payload_formula_v(const gm_comm *comm, gm_collective wh
  * block; the same on all ranks. NULL: arguments that cannot be right. Static. */
 GM_API const char *gm_comm_algorithm(const gm_comm *comm, gm_collective which, size_t count, gm_dtype dtype,
                                      gm_redop redop);
+
+/* Where algorithms are chosen, as in a profile: the kind of the worst link between two ranks, how many ranks, on how many
+ * cores of a host that they could use, "loopback.4on2"; on 3 hosts "network.6on2at3"; of one rank "alone". The same on all ranks; lives as long
+ * as `comm`. Does not block. */
+GM_API const char *gm_comm_site(const gm_comm *comm);
 
 /* The names that gm_comm_options.algorithm knows besides "auto": index from 0; NULL behind the last. Static. */
 GM_API const char *gm_algorithm_name(int index);

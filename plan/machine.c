@@ -6,7 +6,7 @@
 #include <string.h>
 #include <strings.h>
 
-#include "coll/cost.h"
+#include "coll/profile.h"
 
 #define DEFAULT_MEMORY_BPS 1e10
 /* Of 1,514 bytes of a full Ethernet frame of 1,500: 14 of Ethernet, 20 of IP, 32 of TCP with time stamps. */
@@ -14,7 +14,9 @@
 
 void plan_machine_init(struct plan_machine *machine)
 {
-    double reduce_ps = gmi_builtin_profile.kinds[GMI_KIND_LOOPBACK].reduce_ps;
+    struct gmi_profile profile;
+    gmi_profile_builtin(&profile);
+    double reduce_ps = profile.kinds[GMI_KIND_LOOPBACK].reduce_ps;
     *machine = (struct plan_machine){ .n_cores = 1, .memory_Bps = DEFAULT_MEMORY_BPS, .reduce_Bps = 1e12 / reduce_ps,
                                       .codec_Bps = 1e12 / (2 * reduce_ps) };
 }

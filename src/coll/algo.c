@@ -16,6 +16,7 @@
 #include "coll/lean.h"
 #include "coll/naive.h"
 #include "coll/pairwise.h"
+#include "coll/profile.h"
 #include "coll/ring.h"
 #include "coll/star.h"
 #include "coll/tree.h"
@@ -78,10 +79,23 @@ static const struct gmi_algo *named(const char *name, gm_collective which, int n
     return NULL;
 }
 
+/* What the profile says; of what needs algorithms of its own it says nothing. */
+static const struct gmi_algo *measured(gm_collective which, const struct gmi_costs *costs, size_t total_bytes, enum gmi_view needs)
+{
+    const struct gmi_algo *row;
+    if (needs >= GMI_VIEW_LEAN) return NULL;
+    uint8_t id = gmi_profile_choice(&costs->profile, gmi_costs_site(costs), (int)which, total_bytes);
+    for (size_t i = 0; id != 0 && (row = gmi_algo_row(i)) != NULL; i++) {
+        if (row->id == id && may_run(row, which, costs->n_ranks, needs)) return row;
+    }
+    return NULL;
+}
+
 const struct gmi_algo *gmi_algo_choose(const char *name, gm_collective which, const struct gmi_costs *costs,
                                        size_t total_bytes, enum gmi_view needs)
 {
     const struct gmi_algo *row = named(name, which, costs->n_ranks, needs);
+    if (row == NULL) row = measured(which, costs, total_bytes, needs);
     return row != NULL ? row : fastest(which, costs, total_bytes, needs);
 }
 

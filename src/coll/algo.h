@@ -73,14 +73,14 @@ static inline bool gmi_algo_serves(const struct gmi_algo *algo, enum gmi_view ne
     return needs >= GMI_VIEW_LEAN || algo->shows >= GMI_VIEW_LEAN ? algo->shows == needs : algo->shows >= needs;
 }
 
-/* The row for a collective under the user's choice, a name or "auto": the one that takes the least time by its effort and
- * `costs`. A name that has no row for this collective, or none for so many ranks or for this reduction, falls back to
+/* The row for a collective under the user's choice, a name or "auto": the one that was measured to be fastest, if the
+ * profile in `costs` says so and it may run here; else the one that takes the least time by its effort and `costs`. A name that has no row for this collective, or none for so many ranks or for this reduction, falls back to
  * "auto", so that a forced algorithm does not forbid the others. `needs` is the codec's. The same on all ranks: it
  * depends on the arguments only. */
 const struct gmi_algo *gmi_algo_choose(const char *name, gm_collective which, const struct gmi_costs *costs,
                                        size_t total_bytes, enum gmi_view needs);
 
-/* What the choice is made by: microseconds that a row will take. */
+/* What the choice is made by where nothing was measured: microseconds that a row will take. */
 double gmi_algo_us(const struct gmi_algo *algo, const struct gmi_costs *costs, size_t total_bytes);
 
 /* All rows, for tests: index from 0; NULL behind the last. */

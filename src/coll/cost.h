@@ -15,8 +15,11 @@
  *     crowd      ranks to a core, at least 1; between hosts a turn is a wait, which takes no core
  *
  * This is the usual model (latency, bandwidth, arithmetic) with two terms for what a small machine adds:
- * ranks that share cores, and memory that is slower than a cache. Constants are of a kind of link; where
- * the built-in ones come from, and how well they choose: docs/tuning.md.
+ * ranks that share cores, and memory that is slower than a cache. Constants are of a kind of link.
+ *
+ * A model of so few constants cannot know every machine to a few percent. Where all algorithms have been measured, a
+ * profile says outright which is fastest up to which size (gmi_choice), and the model chooses for all other worlds.
+ * How to measure, where the built-in profile comes from, and how well it chooses: docs/tuning.md.
  *
  * All ranks must choose alike, so everything here depends on what all of them know. */
 #ifndef GMI_COST_H
@@ -57,9 +60,28 @@ struct gmi_link_costs {
 
 enum gmi_link_kind { GMI_KIND_MEMORY, GMI_KIND_LOOPBACK, GMI_KIND_NETWORK, GMI_KINDS };
 
-/* Constants for all kinds: built in, or from a profile. */
+/* Where something was measured: over links of this kind, by so many ranks on so many hosts, and on so many cores of each
+ * host, of which those that no rank could use do not count. */
+struct gmi_site {
+    uint8_t  kind;
+    uint16_t n_ranks, n_cores, n_hosts;
+};
+
+/* What is fastest there, for whole buffers up to this size. Those of one site and collective stand together by rising
+ * size; the last one's has no limit (UINT64_MAX). */
+struct gmi_choice {
+    struct gmi_site site;
+    uint8_t          collective, algorithm; /* gm_collective; gmi_algo.id */
+    uint64_t         most_bytes;
+};
+
+enum { GMI_MAX_CHOICES = 320 };
+
+/* Constants for all kinds, and what was measured: built in, or from a file (coll/profile.h). */
 struct gmi_profile {
     struct gmi_link_costs kinds[GMI_KINDS];
+    struct gmi_choice     choices[GMI_MAX_CHOICES];
+    uint32_t              n_choices;
 };
 
 /* What the choice depends on besides the call: of one communicator. */
@@ -73,20 +95,15 @@ struct gmi_costs {
     struct gmi_profile profile;
 };
 
-extern const struct gmi_profile gmi_builtin_profile;
-
-/* Constants from the lines of a profile, over what *profile holds. A line is KIND.CONSTANT=NUMBER, "network.byte_ps=8500";
- * lines that are empty, begin with '#', or have a key of no KIND (others keep theirs in the file) are passed over. 0, or
- * the number of the first line that is wrong. `text` is changed. */
-int gmi_profile_read(struct gmi_profile *profile, char *text);
-
 /* The constants of a kind one by one, in the order in which they travel: index from 0; NULL behind the last. */
 uint32_t *gmi_link_constant(struct gmi_link_costs *costs, int index);
 
 const char *gmi_link_kind_name(enum gmi_link_kind kind); /* "memory", "loopback", "network": keys of a profile */
 
-/* Costs of `n_ranks` on one host with so many cores: for tests, and before anything is known. */
+/* Costs of `n_ranks` on one host with so many cores, by the built-in profile: for tests, and before anything is known. */
 struct gmi_costs gmi_costs_of_host(int n_ranks, int n_cores, enum gmi_link_kind kind);
+
+struct gmi_site gmi_costs_site(const struct gmi_costs *costs);
 
 /* Microseconds over links of that kind. */
 double gmi_cost_us(const struct gmi_costs *costs, enum gmi_link_kind kind, const struct gmi_effort *effort);

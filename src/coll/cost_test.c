@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "coll/algo.h"
+#include "coll/profile.h"
 #include "coll/ring.h"
 
 static const char *chosen(const struct gmi_costs *costs, gm_collective which, size_t bytes)
@@ -54,36 +55,12 @@ static void the_effort_of_every_row_moves_the_bytes_of_its_formula(void **state)
     }
 }
 
-static void a_profile_changes_the_constants_that_it_names(void **state)
-{
-    (void)state;
-    struct gmi_profile p = gmi_builtin_profile;
-    char text[] = "# a slow network\n\nnetwork.byte_ps=8000\nnetwork.turn_ns=100000 \r\nplan.flops=1e9\n";
-    assert_int_equal(gmi_profile_read(&p, text), 0);
-    assert_int_equal(p.kinds[GMI_KIND_NETWORK].byte_ps, 8000);
-    assert_int_equal(p.kinds[GMI_KIND_NETWORK].turn_ns, 100000);
-    assert_int_equal(p.kinds[GMI_KIND_NETWORK].message_ns, gmi_builtin_profile.kinds[GMI_KIND_NETWORK].message_ns);
-    assert_memory_equal(&p.kinds[GMI_KIND_MEMORY], &gmi_builtin_profile.kinds[GMI_KIND_MEMORY], sizeof p.kinds[0]);
-}
-
-static void a_wrong_line_of_a_profile_is_named(void **state)
-{
-    (void)state;
-    static const char *const wrong[] = { "network.byte_ps", "network.byte_ps=", "network.byte_ps=-1", "network.byte_ps=1.5",
-                                         "network.byte_ps=4294967296", "network.bytes=1", "loopback.=3", "hello" };
-    for (size_t i = 0; i < TEST_COUNT(wrong); i++) {
-        char               text[80];
-        struct gmi_profile p = gmi_builtin_profile;
-        snprintf(text, sizeof text, "memory.turn_ns=1\n%s\n", wrong[i]);
-        if (gmi_profile_read(&p, text) != 2) fail_msg("'%s' was taken", wrong[i]);
-    }
-}
-
 static void the_choice_follows_the_constants(void **state)
 {
     (void)state;
     struct gmi_costs       costs = gmi_costs_of_host(4, 2, GMI_KIND_LOOPBACK);
     struct gmi_link_costs *k = &costs.profile.kinds[GMI_KIND_LOOPBACK];
+    costs.profile.n_choices = 0; /* nothing was measured */
     *k = (struct gmi_link_costs){ .turn_ns = 1000000000 };
     assert_string_equal(chosen(&costs, GM_ALL_REDUCE, 1 << 20), "exchange");
     assert_string_equal(chosen(&costs, GM_BROADCAST, 1 << 20), "tree");
@@ -96,8 +73,6 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(few_turns_win_for_small_buffers_and_few_bytes_for_large_ones),
         cmocka_unit_test(the_effort_of_every_row_moves_the_bytes_of_its_formula),
-        cmocka_unit_test(a_profile_changes_the_constants_that_it_names),
-        cmocka_unit_test(a_wrong_line_of_a_profile_is_named),
         cmocka_unit_test(the_choice_follows_the_constants),
     };
     return cmocka_run_group_tests_name("cost", tests, NULL, NULL);

@@ -18,6 +18,7 @@
 #include "base/log.h"
 #include "coll/cost.h"
 #include "coll/op.h"
+#include "coll/profile.h"
 #include "comm/control.h"
 #include "comm/engine.h"
 #include "comm/placement.h"
@@ -65,6 +66,7 @@ struct gm_comm {
     atomic_int                  call_limit_ms;
     const struct gmi_wire      *wire; /* how f32 sums travel; NULL: as they are */
     struct gmi_costs            costs; /* by which algorithms are chosen */
+    char                        site[GMI_SITE_TEXT_BYTES]; /* of the costs; empty: one rank */
     struct gmi_log              log;
     struct gmi_secret           secret; /* (root) */
     bool                        is_encrypted, is_checked; /* with checksums */

@@ -5,6 +5,7 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "coll/profile.h"
 #include "net/socket.h"
 
 enum { MISSING_EVERY_MS = 1000, EARLIER_CAUSE_MS = 100, MAX_FINGERPRINT_BYTES = 65 * 1024 };
@@ -13,8 +14,8 @@ gm_status gmi_control_init(struct gmi_control *c, int rank, int n_ranks, const c
                            const struct gmi_log *log, void (*notify)(void *), void *notify_user)
 {
     *c = (struct gmi_control){ .rank = rank, .n_ranks = n_ranks, .fingerprint = fingerprint, .log = log,
-                               .notify = notify, .notify_user = notify_user, .own_limit_ms = -1,
-                               .profile = gmi_builtin_profile };
+                               .notify = notify, .notify_user = notify_user, .own_limit_ms = -1 };
+    gmi_profile_builtin(&c->profile);
     c->members = gmi_alloc((size_t)n_ranks, sizeof *c->members);
     if (c->members == NULL) return GM_ERR_NOMEM;
     for (int k = 0; k < n_ranks; k++) c->members[k].courier.stream = gmi_stream_plain(-1);

@@ -51,20 +51,49 @@ int gmi_control_local_ranks(const struct gmi_control *c)
     return n;
 }
 
+static void put_choice(const struct gmi_choice *c, struct gmi_buffer *body)
+{
+    gmi_buffer_put_u16(body, c->site.kind);
+    gmi_buffer_put_u16(body, c->site.n_ranks);
+    gmi_buffer_put_u16(body, c->site.n_cores);
+    gmi_buffer_put_u16(body, c->site.n_hosts);
+    gmi_buffer_put_u16(body, c->collective);
+    gmi_buffer_put_u16(body, c->algorithm);
+    gmi_buffer_put_u64(body, c->most_bytes);
+}
+
+static struct gmi_choice read_choice(struct gmi_reader *r)
+{
+    struct gmi_choice c = { .site.kind = (uint8_t)gmi_reader_u16(r) };
+    c.site.n_ranks = gmi_reader_u16(r);
+    c.site.n_cores = gmi_reader_u16(r);
+    c.site.n_hosts = gmi_reader_u16(r);
+    c.collective = (uint8_t)gmi_reader_u16(r);
+    c.algorithm = (uint8_t)gmi_reader_u16(r);
+    c.most_bytes = gmi_reader_u64(r);
+    return c;
+}
+
 static void put_profile(struct gmi_profile *p, struct gmi_buffer *body)
 {
     const uint32_t *constant;
     for (int kind = 0; kind < GMI_KINDS; kind++) {
         for (int i = 0; (constant = gmi_link_constant(&p->kinds[kind], i)) != NULL; i++) gmi_buffer_put_u32(body, *constant);
     }
+    gmi_buffer_put_u32(body, p->n_choices);
+    for (uint32_t i = 0; i < p->n_choices; i++) put_choice(&p->choices[i], body);
 }
 
-static void read_profile(struct gmi_profile *p, struct gmi_reader *r)
+static bool read_profile(struct gmi_profile *p, struct gmi_reader *r)
 {
     uint32_t *constant;
     for (int kind = 0; kind < GMI_KINDS; kind++) {
         for (int i = 0; (constant = gmi_link_constant(&p->kinds[kind], i)) != NULL; i++) *constant = gmi_reader_u32(r);
     }
+    uint32_t n_choices = gmi_reader_u32(r);
+    p->n_choices = n_choices <= GMI_MAX_CHOICES ? n_choices : 0;
+    for (uint32_t i = 0; i < p->n_choices; i++) p->choices[i] = read_choice(r);
+    return p->n_choices == n_choices;
 }
 
 static bool can_share(const struct gmi_member *a, const struct gmi_member *b)
@@ -310,7 +339,7 @@ bool gmi_control_hear_ready(struct gmi_control *c, struct gmi_reader *r)
     c->session = gmi_reader_u64(r);
     c->epoch = gmi_reader_u32(r);
     if (gmi_reader_u32(r) != (uint32_t)c->n_ranks) return false;
-    read_profile(&c->profile, r);
+    if (!read_profile(&c->profile, r)) return false;
     for (int k = 0; k < c->n_ranks; k++) {
         if (!read_place(&c->members[k], r)) return false;
         gmi_address_localize(c->members[k].address, &c->meeting);

@@ -9,6 +9,7 @@
 
 #include "base/alloc.h"
 #include "base/error.h"
+#include "coll/profile.h"
 #include "comm/comm.h"
 
 struct seat {
@@ -75,6 +76,7 @@ gm_status gmi_comm_weigh(struct gm_comm *comm)
     add_hosts(&comm->costs, seats, comm->n_ranks);
     for (int lane = 0; lane < GMI_LANES; lane++) comm->groups[lane].kind = comm->costs.kind;
     gmi_free(seats);
+    gmi_site_text(gmi_costs_site(&comm->costs), comm->site);
     gmi_log(&root->log, GM_LOG_INFO, "%s: %d ranks on %d host%s, at most %d to a host and %.2g to a core; links by %s",
             comm->group_name, comm->n_ranks, comm->costs.n_hosts, comm->costs.n_hosts == 1 ? "" : "s",
             comm->costs.most_on_a_host, comm->costs.crowd, gmi_link_kind_name(comm->costs.kind));
@@ -99,10 +101,10 @@ gm_status gmi_profile_load(struct gmi_profile *profile, const char *path, gm_err
     bool   is_whole = n <= MAX_PROFILE_BYTES && !ferror(file);
     fclose(file);
     text[is_whole ? n : 0] = '\0';
-    int bad_line = gmi_profile_read(profile, text);
+    const char *why;
+    int         bad_line = gmi_profile_read(profile, text, &why);
     gmi_free(text);
     if (!is_whole) return gmi_error_set(error, GM_ERR_ARG, "the profile %.200s cannot be read, or is longer than 64 KiB", path);
     if (bad_line == 0) return GM_OK;
-    return gmi_error_set(error, GM_ERR_ARG, "the profile %.200s, line %d: it must be KIND.CONSTANT=NUMBER, as in "
-                         "network.byte_ps=8000, or begin with '#'", path, bad_line);
+    return gmi_error_set(error, GM_ERR_ARG, "the profile %.200s, line %d: %s", path, bad_line, why);
 }

@@ -7,7 +7,7 @@
 #include "net/socket.h"
 #include "tests/fuzz/targets.h"
 
-enum { N = 3, N_LANES = 2 };
+enum { N = 3, N_LANES = 2, N_CONSTANTS = 18 /* of the cost model */ };
 
 static void ignore(void *user) { (void)user; }
 static void ignore_call(void *user, int peer, uint32_t group_id, int lane)
@@ -102,6 +102,10 @@ static void say_ready(struct script *s)
     gmi_buffer_put_u64(&b, 1234);
     gmi_buffer_put_u32(&b, 0);
     gmi_buffer_put_u32(&b, N);
+    for (int i = 0; i < N_CONSTANTS; i++) gmi_buffer_put_u32(&b, 100);
+    gmi_buffer_put_u32(&b, 1); /* choices */
+    for (int i = 0; i < 6; i++) gmi_buffer_put_u16(&b, 1);
+    gmi_buffer_put_u64(&b, UINT64_MAX);
     for (int k = 0; k < N; k++) put_place(&b);
     say(s, 1, GMI_READY_TABLE, &b);
     gmi_buffer_fini(&b);
