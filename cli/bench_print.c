@@ -215,6 +215,7 @@ static cJSON *result_to_json(const struct cli_bench_setting *s, const struct cli
     cJSON_AddStringToObject(object, "op", redop_text(s));
     cJSON_AddNumberToObject(object, "root", root_number(s));
     cJSON_AddNumberToObject(object, "world_size", s->n_ranks);
+    cJSON_AddStringToObject(object, "site", s->site);
     cJSON_AddNumberToObject(object, "size_bytes", (double)r->size_bytes);
     cJSON_AddNumberToObject(object, "count", (double)r->count_elems);
     cJSON_AddBoolToObject(object, "in_place", r->is_in_place);

@@ -19,6 +19,7 @@ struct cli_bench_setting {
     int         root;
     const char *algorithm, *transport; /* as asked for: "auto", ... */
     bool        is_contest; /* of several algorithms */
+    const char *site; /* where algorithms are chosen (gm_comm_site) */
     const char *wire; /* in which elements travel: "bf16", ...; NULL: in their own */
     double limit_gbps; /* what one process's link carries each way; 0: not asked for */
     int    limit_processes;

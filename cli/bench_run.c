@@ -324,6 +324,7 @@ static gm_status run_bench(struct bench *bench, const struct cli_join *place)
     if (status == GM_OK) status = join(bench, place);
     if (status != GM_OK) return status;
     name_format(bench);
+    bench->setting.site = gm_comm_site(bench->contenders[0].comm);
     if (bench->rank == 0) cli_bench_print_head(cli_text(bench->parsed), &bench->setting);
     for (size_t i = 0; status == GM_OK && i < bench->args->sizes.n_values; i++)
         status = measure_size(bench, (size_t)bench->args->sizes.values[i]);

@@ -3,7 +3,7 @@
  *
  * Options, sizes, who takes part, and the order of things. What is measured stands in
  * bench_case.h, how in bench_measure.h, what a rank does in bench_run.h, what it looks like in bench_print.h. `gradmesh bench
- * limits` is a command of its own, in bench_limits.c. */
+ * limits` and `gradmesh bench tune` are commands of their own, in bench_limits.c and bench_tune.c. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,6 +17,7 @@
 #include "cli/args.h"
 #include "cli/bench_limits.h"
 #include "cli/bench_run.h"
+#include "cli/bench_tune.h"
 #include "cli/commands.h"
 #include "cli/output.h"
 #include "cli/trace_write.h"
@@ -27,7 +28,8 @@ static const char summary[] =
     "Times a collective for a range of sizes and checks every result: all_reduce, reduce,\n"
     "reduce_scatter, all_gather, gather, scatter, all_to_all, broadcast, sendrecv or barrier. The\n"
     "table has the columns and definitions of nccl-tests.\n"
-    "'gradmesh bench limits' measures what this machine can carry; it has a --help of its own.\n";
+    "'gradmesh bench limits' measures what this machine can carry, 'gradmesh bench tune' makes \"auto\" choose\n"
+    "by what is fastest here; each has a --help of its own.\n";
 
 static const char notes[] =
     "With -n it starts the ranks itself; under `gradmesh run`, or with RANK, WORLD_SIZE,\n"
@@ -282,6 +284,7 @@ static int run_command(const struct cli_command *command, const struct cli_parse
 int cli_cmd_bench(int argc, char **argv)
 {
     if (argc > 1 && strcmp(argv[1], "limits") == 0) return cli_bench_limits(argc - 1, argv + 1);
+    if (argc > 1 && strcmp(argv[1], "tune") == 0) return cli_bench_tune(argc - 1, argv + 1);
     struct cli_bench_args args = { .collective = NULL };
     const char       *dtypes[MAX_NAMES] = { NULL }, *redops[MAX_NAMES] = { NULL };
     for (int i = 0; i < (int)GM_DTYPE_END; i++) dtypes[i] = gm_dtype_name((gm_dtype)i);
