@@ -112,6 +112,13 @@ $(BUILD)/share/gradmesh/.made: $(PAGE_PARTS) report/page/package.json report/pag
 charts:  ## bring the chart library of gradmesh report, by npm
 	@sh tools/charts.sh $(BUILD)/share/gradmesh
 
+# Records of gradmesh bench tune (--save-records), given as TIMINGS="FILE...", are taken instead of measuring.
+.PHONY: tune
+tune: $(BUILD)/gradmesh  ## measure this machine, and build what is fastest into the library (docs/tuning.md); 10 minutes, all else idle
+	$(Q)sed 's/^"//; s/\\n"$$//' src/coll/builtin_profile.inc > $(BUILD)/builtin.profile
+	$(BUILD)/gradmesh bench tune $(TIMINGS) --save-profile $(BUILD)/builtin.profile --json=$(BUILD)/choice.json
+	$(Q)sed 's/.*/"&\\n"/' $(BUILD)/builtin.profile > src/coll/builtin_profile.inc
+
 # What the README shows, from records that are kept. Needs Chromium and ffmpeg.
 RECORDS := $(addprefix bench/results/,scaling.jsonl ring.trace.json naive.trace.json)
 .PHONY: pictures

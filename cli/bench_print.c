@@ -4,6 +4,7 @@
 #include <stdarg.h>
 #include <string.h>
 
+#include "cli/bench_contest.h"
 #include "gradmesh.h"
 
 /* ---- words ------------------------------------------------------------------------------------- */
@@ -38,27 +39,6 @@ const char *cli_bench_size_text(size_t size_bytes, char *text, size_t text_bytes
     }
     snprintf(text, text_bytes, "%zu %s", number, units[unit]);
     return text;
-}
-
-/* ---- who is best ------------------------------------------------------------------------------- */
-
-static bool is_auto(const struct cli_bench_row *row) { return strcmp(row->asked, "auto") == 0; }
-
-static void compare_way(struct cli_bench_row *rows, size_t n_rows, int way)
-{
-    double best_us = 0;
-    for (size_t i = 0; i < n_rows; i++) {
-        double us = rows[i].results[way].median_us;
-        if (rows[i].has_result[way] && !is_auto(&rows[i]) && (best_us == 0 || us < best_us)) best_us = us;
-    }
-    for (size_t i = 0; i < n_rows; i++) {
-        if (rows[i].has_result[way] && best_us > 0) rows[i].over_best[way] = rows[i].results[way].median_us / best_us;
-    }
-}
-
-void cli_bench_compare(struct cli_bench_row *rows, size_t n_rows)
-{
-    for (int way = 0; way < 2; way++) compare_way(rows, n_rows, way);
 }
 
 /* ---- the table --------------------------------------------------------------------------------- */
@@ -123,7 +103,7 @@ void cli_bench_print_row(FILE *file, const struct cli_bench_setting *s,
     for (int way = 0; way < 2; way++)
         print_half(file, s, row->has_result[way] ? &row->results[way] : NULL);
     for (int way = 0; s->is_contest && way < 2; way++) print_over_best(file, row->over_best[way]);
-    bool is_chosen = s->is_contest && is_auto(row);
+    bool is_chosen = s->is_contest && cli_bench_is_auto(row);
     fprintf(file, " %s%s\n", is_chosen ? "auto=" : "", row->ran);
     fflush(file);
 }
@@ -150,36 +130,63 @@ static int64_t count_all_wrong(const struct cli_bench_row *rows, size_t n_rows)
     return n_wrong;
 }
 
-/* Where "auto" was farthest behind. NULL: it did not take part, or nobody else did. */
-static const struct cli_bench_row *worst_choice(const struct cli_bench_row *rows, size_t n_rows, int *worst_way)
+/* Where "auto" is held against the others: how often, and how it did. */
+struct choice_counts {
+    int n, n_within, n_unclear;
+    const struct cli_bench_row *worst; /* NULL: it did not take part, or nobody else did */
+    int                         worst_way;
+};
+
+static struct choice_counts count_choices(const struct cli_bench_row *rows, size_t n_rows)
 {
-    const struct cli_bench_row *worst = NULL;
-    for (size_t i = 0; i < n_rows; i++) {
-        for (int way = 0; way < 2; way++) {
-            if (!is_auto(&rows[i]) || rows[i].over_best[way] == 0) continue;
-            if (worst != NULL && rows[i].over_best[way] <= worst->over_best[*worst_way]) continue;
-            worst = &rows[i];
-            *worst_way = way;
-        }
+    struct choice_counts c = { .n = 0 };
+    for (size_t i = 0; i < 2 * n_rows; i++) {
+        const struct cli_bench_row *row = &rows[i / 2];
+        int                         way = (int)(i % 2);
+        if (!cli_bench_is_auto(row) || row->over_best[way] == 0) continue;
+        bool is_within = row->over_best[way] <= CLI_BENCH_AS_GOOD;
+        c.n++;
+        c.n_within += is_within;
+        c.n_unclear += !is_within && !row->is_behind[way];
+        if (c.worst != NULL && row->over_best[way] <= c.worst->over_best[c.worst_way]) continue;
+        c.worst = row;
+        c.worst_way = way;
     }
-    return worst;
+    return c;
 }
 
-static void print_worst_choice(FILE *file, const struct cli_bench_row *rows, size_t n_rows)
+static void print_behind(FILE *file, const struct cli_bench_row *rows, size_t n_rows)
 {
-    int                         way = 0;
-    const struct cli_bench_row *worst = worst_choice(rows, n_rows, &way);
-    char                        size[32];
-    if (worst == NULL) return;
-    fprintf(file, "# auto takes at most   : %.2f times as long as the best algorithm (%s, %s)\n", worst->over_best[way],
-            cli_bench_size_text(worst->results[way].size_bytes, size, sizeof size), worst->ran);
+    const char *before = "; behind at ";
+    char        size[32];
+    for (size_t i = 0; i < 2 * n_rows; i++) {
+        const struct cli_bench_row *row = &rows[i / 2];
+        int                         way = (int)(i % 2);
+        if (!row->is_behind[way] || row->over_best[way] <= CLI_BENCH_AS_GOOD) continue;
+        fprintf(file, "%s%s (%s, and %s is faster)", before,
+                cli_bench_size_text(row->results[way].size_bytes, size, sizeof size), row->ran, row->best[way]);
+        before = ", ";
+    }
+}
+
+static void print_choices(FILE *file, const struct cli_bench_row *rows, size_t n_rows)
+{
+    struct choice_counts c = count_choices(rows, n_rows);
+    char                 size[32];
+    if (c.worst == NULL) return;
+    fprintf(file, "# auto takes at most   : %.2f times as long as the best algorithm (%s, %s)\n", c.worst->over_best[c.worst_way],
+            cli_bench_size_text(c.worst->results[c.worst_way].size_bytes, size, sizeof size), c.worst->ran);
+    fprintf(file, "# auto within 10 %%     : %d of %d", c.n_within, c.n);
+    if (c.n_unclear > 0) fprintf(file, "; %d more cannot be told from the best", c.n_unclear);
+    print_behind(file, rows, n_rows);
+    fprintf(file, "\n");
 }
 
 void cli_bench_print_foot(FILE *file, const struct cli_bench_setting *s,
                           const struct cli_bench_row *rows, size_t n_rows)
 {
     int64_t n_wrong = count_all_wrong(rows, n_rows);
-    if (s->is_contest) print_worst_choice(file, rows, n_rows);
+    if (s->is_contest) print_choices(file, rows, n_rows);
     fprintf(file, "# Out of bounds values : %lld %s\n", (long long)n_wrong,
             n_wrong == 0 ? "OK" : "FAILED");
     fprintf(file, "# Avg bus bandwidth    : %g\n", average_busbw(rows, n_rows));
@@ -230,6 +237,7 @@ static cJSON *result_to_json(const struct cli_bench_setting *s, const struct cli
     if (s->limit_gbps > 0)
         add_rounded(object, "fraction_of_limit", r->busbw_gbps / s->limit_gbps, 4);
     if (row->over_best[way] > 0) add_rounded(object, "over_best", row->over_best[way], 4);
+    if (row->over_best[way] > 0 && cli_bench_is_auto(row)) cJSON_AddBoolToObject(object, "behind", row->is_behind[way]);
     cJSON_AddNumberToObject(object, "wrong", (double)r->n_wrong);
     cJSON_AddNumberToObject(object, "payload_bytes", (double)r->payload_bytes);
     cJSON_AddNumberToObject(object, "protocol_bytes", (double)r->protocol_bytes);

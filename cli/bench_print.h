@@ -30,12 +30,11 @@ struct cli_bench_row {
     size_t                  count_elems;
     const char             *asked, *ran; /* the algorithm: "auto", and what that was here */
     double                  over_best[2]; /* in a contest: its time over that of the best algorithm, "auto" apart */
+    const char             *best[2];      /* ... and which that is */
+    bool                    is_behind[2]; /* of "auto": slower than the best again and again, and not by chance (bench_contest.h) */
     bool                    has_result[2]; /* [1]: in place */
     struct cli_bench_result results[2];
 };
-
-/* Fills over_best in the rows of one size. */
-void cli_bench_compare(struct cli_bench_row *rows, size_t n_rows);
 
 void cli_bench_print_head(FILE *file, const struct cli_bench_setting *setting);
 void cli_bench_print_row(FILE *file, const struct cli_bench_setting *setting,

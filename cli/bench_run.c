@@ -8,6 +8,7 @@
 #include "base/alloc.h"
 #include "base/bytes.h"
 #include "base/error.h"
+#include "cli/bench_contest.h"
 #include "cli/bench_limits.h"
 #include "cli/bench_print.h"
 #include "cli/output.h"
@@ -15,7 +16,7 @@
 #include "cli/worker.h"
 
 /* The events of a call are few, unless it is cut into many blocks. */
-enum { MAX_REPEATS = CLI_BENCH_MAX_REPEATS, TRACE_EVENTS = 64 * 1024 };
+enum { TRACE_EVENTS = 64 * 1024 };
 
 /* An algorithm, or "auto", with a communicator of its own. */
 struct contender {
@@ -31,7 +32,7 @@ struct bench {
     int                      rank, n_ranks;
     struct cli_bench_setting setting;
     uint8_t                 *memory[2];
-    struct cli_bench_result  repeats[CLI_BENCH_MAX_ALGORITHMS][2][MAX_REPEATS]; /* of one size */
+    cli_bench_repeats        repeats[CLI_BENCH_MAX_ALGORITHMS]; /* of one size */
     struct cli_bench_row     rows[CLI_LIST_MAX * CLI_BENCH_MAX_ALGORITHMS];
     size_t                   n_rows;
     struct cli_bench_progress progress;
@@ -217,7 +218,7 @@ static gm_status measure_size(struct bench *bench, size_t size_bytes)
         settle_repeats(bench, i, false);
         settle_repeats(bench, i, true);
     }
-    cli_bench_compare(rows, bench->n_contenders);
+    cli_bench_compare(rows, bench->n_contenders, bench->repeats, (size_t)args->n_repeats);
     bench->n_rows += bench->n_contenders;
     cli_bench_progress_clear(&bench->progress);
     for (size_t i = 0; bench->rank == 0 && i < bench->n_contenders; i++)

@@ -31,8 +31,8 @@ static const char notes[] =
     "\n"
     "A profile that is there keeps its other lines. The table says, for each collective, how far \"auto\" is behind the best\n"
     "algorithm in the records: by the profile of this program, by the fitted model alone, and by the new profile; the\n"
-    "mean over the sizes, the worst one, and at how many sizes it is within 10 %. An algorithm is taken for more than one\n"
-    "size only if that wins 5 %, so that noise makes no crossings.\n"
+    "mean over the sizes, the worst one, and at how many sizes it is within 10 %. From one size to the next the algorithm\n"
+    "changes only where that wins 30 % in sum over the sizes, so that noise makes no crossings.\n"
     "\n"
     "exit status: 0 done; 1 it could not be done; 2 wrong usage.\n"
     "\n"
@@ -285,6 +285,19 @@ static cJSON *verdict_to_json(const struct plan_verdict *v)
     return object;
 }
 
+/* The medians that all of it comes from: sizes, and for each algorithm its times (0: not timed). */
+static void add_times(cJSON *object, const struct plan_contest *c)
+{
+    double bytes[PLAN_TUNE_MAX_SIZES], us[PLAN_TUNE_MAX_SIZES];
+    for (int s = 0; s < c->n_sizes; s++) bytes[s] = (double)c->bytes[s];
+    cJSON_AddItemToObject(object, "bytes", cJSON_CreateDoubleArray(bytes, c->n_sizes));
+    cJSON *times = cJSON_AddObjectToObject(object, "us");
+    for (int a = 0; a < c->n_algos; a++) {
+        for (int s = 0; s < c->n_sizes; s++) us[s] = round(c->us[s][a] * 10) / 10;
+        cJSON_AddItemToObject(times, plan_tune_algorithm(c, a), cJSON_CreateDoubleArray(us, c->n_sizes));
+    }
+}
+
 static cJSON *to_json(const struct tune *tune)
 {
     cJSON *object = cJSON_CreateObject(), *list = cJSON_AddArrayToObject(object, "contests");
@@ -302,6 +315,7 @@ static cJSON *to_json(const struct tune *tune)
         cJSON_AddItemToObject(one, "built_in", verdict_to_json(&before));
         cJSON_AddItemToObject(one, "model", verdict_to_json(&model));
         cJSON_AddItemToObject(one, "profile", verdict_to_json(&after));
+        add_times(one, c);
         cJSON_AddItemToArray(list, one);
     }
     return object;

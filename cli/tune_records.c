@@ -11,7 +11,6 @@
 
 #include "base/alloc.h"
 #include "base/error.h"
-#include "coll/algo.h"
 
 /* ---- records ------------------------------------------------------------------------------------- */
 
@@ -42,15 +41,6 @@ static double number_of(const cJSON *object, const char *name)
     return cJSON_IsNumber(item) ? item->valuedouble : -1;
 }
 
-static const struct gmi_algo *row_of(const char *collective, const char *algorithm)
-{
-    const struct gmi_algo *row;
-    for (size_t i = 0; (row = gmi_algo_row(i)) != NULL; i++) {
-        if (strcmp(gm_collective_name(row->collective), collective) == 0 && strcmp(row->name, algorithm) == 0) return row;
-    }
-    return NULL;
-}
-
 /* Of plain calls by several ranks. Formats and exact sums have algorithms of their own. */
 static bool is_of_interest(const cJSON *result)
 {
@@ -61,15 +51,13 @@ static bool is_of_interest(const cJSON *result)
 
 static gm_status add_result(struct cli_tune_records *records, const cJSON *result, gm_error *error)
 {
-    struct plan_timing     timing = { .bytes = 0 };
-    const char            *end;
-    const struct gmi_algo *row = row_of(text_of(result, "collective"), text_of(result, "algo"));
-    double                 bytes = number_of(result, "size_bytes"), us = number_of(result, "median_us");
+    struct plan_timing timing = { .bytes = 0 };
+    const char        *end;
+    double             bytes = number_of(result, "size_bytes"), us = number_of(result, "median_us");
     if (!cJSON_IsObject(result) || text_of(result, "collective")[0] == '\0' || bytes < 0 || us < 0)
         return gmi_error_set(error, GM_ERR_ARG, "it is no result of gradmesh bench");
-    if (row == NULL || us == 0 || !is_of_interest(result) || !gmi_site_read(&timing.site, text_of(result, "site"), &end)) return GM_OK;
-    timing.collective = (uint8_t)row->collective;
-    timing.algorithm = row->id;
+    if (us == 0 || !is_of_interest(result) || !gmi_site_read(&timing.site, text_of(result, "site"), &end) ||
+        !plan_timing_name(&timing, text_of(result, "collective"), text_of(result, "algo"))) return GM_OK;
     timing.bytes = (uint64_t)bytes;
     timing.us = us;
     return push(records, &timing) ? GM_OK : gmi_error_set(error, GM_ERR_NOMEM, "no memory for the timings");

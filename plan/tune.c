@@ -6,10 +6,23 @@
 
 #include "base/alloc.h"
 #include "base/error.h"
+#include "base/rng.h"
 #include "coll/algo.h"
 
-/* A further stretch must win at least so much, added up over the sizes, and be seen to win: else noise would make many. */
-static const double CHANGE_MUST_WIN = 0.05;
+/* A change of the algorithm must win at least so much, added up over sizes: else noise would make many. */
+static const double CHANGE_MUST_WIN = 0.3;
+
+bool plan_timing_name(struct plan_timing *timing, const char *collective, const char *algorithm)
+{
+    const struct gmi_algo *row;
+    for (size_t i = 0; (row = gmi_algo_row(i)) != NULL; i++) {
+        if (strcmp(gm_collective_name(row->collective), collective) != 0 || strcmp(row->name, algorithm) != 0) continue;
+        timing->collective = (uint8_t)row->collective;
+        timing->algorithm = row->id;
+        return true;
+    }
+    return false;
+}
 
 /* ---- contests ------------------------------------------------------------------------------------ */
 
@@ -85,6 +98,8 @@ gm_status plan_tune_contests(struct plan_timing *timings, size_t n_timings, stru
     return gmi_error_set(error, GM_ERR_ARG, "more than %d sizes or %d algorithms of one collective were timed", PLAN_TUNE_MAX_SIZES,
                          PLAN_TUNE_MAX_ALGOS);
 }
+
+const char *plan_tune_algorithm(const struct plan_contest *contest, int index) { return gmi_algo_name(contest->algos[index]); }
 
 static double best_us(const struct plan_contest *c, int size)
 {
@@ -183,7 +198,9 @@ struct plan_verdict plan_tune_verdict(const struct plan_contest *contest, const 
 
 /* ---- constants ----------------------------------------------------------------------------------- */
 
-enum { MAX_PASSES = 40 };
+enum { N_TRIALS = 6000, SEED = 1 };
+
+static const double LARGEST_CHANGE = 1, SMALLEST_CHANGE = 0.01; /* of logarithms */
 
 static const struct gmi_algo *row_of(uint8_t collective, uint8_t id)
 {
@@ -194,7 +211,7 @@ static const struct gmi_algo *row_of(uint8_t collective, uint8_t id)
     return NULL;
 }
 
-/* What is wrong with the model: how far its times are off, on average, and, of more weight, what its choices lose. */
+/* What is wrong with the model: how far its times are off, on average, and, of far more weight, what its choices lose. */
 static double badness(const struct plan_contest *contests, size_t n_contests, const struct gmi_profile *profile, int kind)
 {
     double off = 0, lost = 0;
@@ -214,32 +231,27 @@ static double badness(const struct plan_contest *contests, size_t n_contests, co
         lost += log(fmax(1, judge(c, &costs).mean));
         n_chosen++;
     }
-    return n_cells == 0 ? 0 : off / n_cells + 4 * lost / n_chosen;
+    return n_cells == 0 ? 0 : off / n_cells + 20 * lost / n_chosen;
 }
 
-/* Each constant in turn a little up or down, for as long as that makes it better; by smaller and smaller steps. */
+/* Trial and error: all constants are changed a little at once, by smaller and smaller amounts, and what is better stays. One
+ * constant at a time would get stuck, since what one explains too much another explains too little. */
 void plan_tune_constants(const struct plan_contest *contests, size_t n_contests, enum gmi_link_kind kind,
                          struct gmi_link_costs *constants)
 {
     struct gmi_profile profile = { .n_choices = 0 };
     profile.kinds[kind] = *constants;
-    double least = badness(contests, n_contests, &profile, (int)kind);
-    for (double step = 2; step > 1.02; step = sqrt(step)) {
-        bool is_better = true;
-        for (int pass = 0; is_better && pass < MAX_PASSES; pass++) {
-            is_better = false;
-            for (int i = 0; gmi_link_constant(constants, i) != NULL; i++) {
-                for (int way = 0; way < 2; way++) {
-                    uint32_t *value = gmi_link_constant(&profile.kinds[kind], i), before = *value;
-                    double    next = round(way == 0 ? before * step : before / step);
-                    *value = next < 1 ? 1 : next > UINT32_MAX / 2 ? UINT32_MAX / 2 : (uint32_t)next;
-                    double now = badness(contests, n_contests, &profile, (int)kind);
-                    if (now < least) least = now;
-                    else *value = before;
-                    is_better = is_better || *value != before;
-                }
-            }
+    double   least = badness(contests, n_contests, &profile, (int)kind);
+    uint64_t draw = 0;
+    for (int trial = 0; trial < N_TRIALS; trial++) {
+        double range = LARGEST_CHANGE * pow(SMALLEST_CHANGE / LARGEST_CHANGE, (double)trial / N_TRIALS);
+        for (int i = 0; gmi_link_constant(constants, i) != NULL; i++) {
+            double value = *gmi_link_constant(constants, i) * exp(range * (2 * gmi_rng_unit(SEED, draw++) - 1));
+            *gmi_link_constant(&profile.kinds[kind], i) = (uint32_t)fmin(fmax(1, round(value)), UINT32_MAX / 2);
         }
+        double now = badness(contests, n_contests, &profile, (int)kind);
+        if (now >= least) continue;
+        least = now;
+        *constants = profile.kinds[kind];
     }
-    *constants = profile.kinds[kind];
 }

@@ -35,10 +35,15 @@ struct plan_verdict {
     int      n_within;     /* sizes at which it is at most 1.1 */
 };
 
+/* Fills in collective and algorithm by their names. False: there is no such algorithm. */
+bool plan_timing_name(struct plan_timing *timing, const char *collective, const char *algorithm);
+
 /* Cuts the timings, which it sorts, into contests: *contests is freed by gmi_free. GM_ERR_NOMEM; GM_ERR_ARG: more sizes or
  * algorithms of one collective than are foreseen. */
 GM_MUST_USE gm_status plan_tune_contests(struct plan_timing *timings, size_t n_timings, struct plan_contest **contests,
                                          size_t *n_contests, gm_error *error);
+
+const char *plan_tune_algorithm(const struct plan_contest *contest, int index); /* a name */
 
 /* What is fastest where: at most PLAN_TUNE_MAX_ALGOS stretches, of which each is worth a change. Returns how many. */
 size_t plan_tune_choices(const struct plan_contest *contest, struct gmi_choice *choices);
