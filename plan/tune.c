@@ -10,7 +10,7 @@
 #include "coll/algo.h"
 
 /* A change of the algorithm must win at least so much, added up over sizes: else noise would make many. */
-static const double CHANGE_MUST_WIN = 0.3;
+static const double CHANGE_MUST_WIN = 0.2;
 
 bool plan_timing_name(struct plan_timing *timing, const char *collective, const char *algorithm)
 {
