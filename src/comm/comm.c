@@ -485,7 +485,11 @@ const char *gm_comm_algorithm(const gm_comm *comm, gm_collective which, size_t c
     return row != NULL ? row->name : NULL;
 }
 
-const char *gm_comm_site(const gm_comm *comm) { return comm->site[0] != '\0' ? comm->site : "alone"; }
+const char *gm_comm_site(const gm_comm *comm)
+{
+    if (comm == NULL) return NULL;
+    return comm->site[0] != '\0' ? comm->site : "alone";
+}
 
 gm_status gm_comm_payload_formula(const gm_comm *comm, gm_collective which, size_t count, gm_dtype dtype, int root,
                                   uint64_t *sent_bytes)
