@@ -32,7 +32,8 @@ static const char notes[] =
     "A profile that is there keeps its other lines. The table says, for each collective, how far \"auto\" is behind the best\n"
     "algorithm in the records: by the profile of this program, by the fitted model alone, and by the new profile; the\n"
     "mean over the sizes, the worst one, and at how many sizes it is within 10 %. From one size to the next the algorithm\n"
-    "changes only where that wins 20 % in sum over the sizes, so that noise makes no crossings.\n"
+    "changes only where that wins 20 % in sum over the sizes, and where the model is as good within 2 % on average it is\n"
+    "left to choose: noise shall make no crossings.\n"
     "\n"
     "exit status: 0 done; 1 it could not be done; 2 wrong usage.\n"
     "\n"
@@ -40,6 +41,9 @@ static const char notes[] =
     "  gradmesh bench tune --save-profile here.profile\n"
     "  gradmesh bench tune --world 2 --transport tcp --collective all_reduce --save-records tcp.jsonl\n"
     "  gradmesh bench tune tcp.jsonl shm.jsonl --save-profile here.profile\n";
+
+/* As much better than the model on average a choice must be to be written down. */
+static const double WORTH_A_LINE = 1.02;
 
 #define DEFAULT_SIZES "4,1K,4K,8K,16K,32K,64K,128K,256K,512K,1M,2M,4M,8M,24M"
 
@@ -171,6 +175,16 @@ static bool has_kind(const struct tune *tune, int kind)
     return false;
 }
 
+/* What the profile says of a contest: nothing where the model alone is as good. */
+static size_t choices_of(const struct tune *tune, const struct plan_contest *c, struct gmi_choice choices[PLAN_TUNE_MAX_ALGOS])
+{
+    struct gmi_profile profile = { .n_choices = 0 };
+    size_t             n = plan_tune_choices(c, choices);
+    (void)gmi_profile_set_choices(&profile, choices, n);
+    struct plan_verdict model = plan_tune_verdict(c, &tune->model), chosen = plan_tune_verdict(c, &profile);
+    return model.mean == 0 || model.mean > WORTH_A_LINE * chosen.mean ? n : 0;
+}
+
 static gm_status make_profile(struct tune *tune)
 {
     gm_status status = plan_tune_contests(tune->records.timings, tune->records.n, &tune->contests, &tune->n_contests, &tune->error);
@@ -185,7 +199,7 @@ static gm_status make_profile(struct tune *tune)
     tune->after = tune->model;
     for (size_t i = 0; i < tune->n_contests; i++) {
         struct gmi_choice choices[PLAN_TUNE_MAX_ALGOS];
-        size_t            n = plan_tune_choices(&tune->contests[i], choices);
+        size_t            n = choices_of(tune, &tune->contests[i], choices);
         if (!gmi_profile_set_choices(&tune->after, choices, n))
             return gmi_error_set(&tune->error, GM_ERR_ARG, "more than %d choices: tune fewer worlds at once", GMI_MAX_CHOICES);
     }
@@ -207,7 +221,8 @@ static void write_choices(struct tune *tune, FILE *file)
         const struct plan_contest *c = &tune->contests[i];
         struct gmi_choice          choices[PLAN_TUNE_MAX_ALGOS];
         char                       site[GMI_SITE_TEXT_BYTES], text[GMI_CHOICES_TEXT_BYTES];
-        size_t                     n = plan_tune_choices(c, choices);
+        size_t                     n = choices_of(tune, c, choices);
+        if (n == 0) continue;
         fprintf(file, "%s.%s=%s\n", gmi_site_text(c->site, site), gm_collective_name(c->collective),
                 gmi_choices_text(choices, n, text));
     }
@@ -283,7 +298,8 @@ static void print_verdicts(const struct tune *tune, FILE *file)
             struct plan_verdict v = plan_tune_verdict(c, profiles[p]);
             print_verdict(file, &v, c->n_sizes);
         }
-        fprintf(file, "  %s\n", gmi_choices_text(choices, plan_tune_choices(c, choices), text));
+        size_t n = choices_of(tune, c, choices);
+        fprintf(file, "  %s\n", n > 0 ? gmi_choices_text(choices, n, text) : "as the model");
     }
 }
 
@@ -323,7 +339,7 @@ static cJSON *to_json(const struct tune *tune)
         cJSON_AddStringToObject(one, "site", gmi_site_text(c->site, site));
         cJSON_AddStringToObject(one, "collective", gm_collective_name(c->collective));
         cJSON_AddNumberToObject(one, "sizes", c->n_sizes);
-        cJSON_AddStringToObject(one, "choices", gmi_choices_text(choices, plan_tune_choices(c, choices), text));
+        cJSON_AddStringToObject(one, "choices", gmi_choices_text(choices, choices_of(tune, c, choices), text));
         cJSON_AddItemToObject(one, "built_in", verdict_to_json(&before));
         cJSON_AddItemToObject(one, "model", verdict_to_json(&model));
         cJSON_AddItemToObject(one, "profile", verdict_to_json(&after));

@@ -201,6 +201,7 @@ struct plan_verdict plan_tune_verdict(const struct plan_contest *contest, const 
 enum { N_TRIALS = 6000, SEED = 1 };
 
 static const double LARGEST_CHANGE = 1, SMALLEST_CHANGE = 0.01; /* of logarithms */
+static const double FARTHEST = 8, WORTH_NEW_CONSTANTS = 0.02;
 
 static const struct gmi_algo *row_of(uint8_t collective, uint8_t id)
 {
@@ -211,8 +212,9 @@ static const struct gmi_algo *row_of(uint8_t collective, uint8_t id)
     return NULL;
 }
 
-/* What is wrong with the model: how far its times are off, on average, and, of far more weight, what its choices lose. */
-static double badness(const struct plan_contest *contests, size_t n_contests, const struct gmi_profile *profile, int kind)
+/* What is wrong with the model: how far its times are off, on average, and, of more weight, what its choices lose. */
+static double badness(const struct plan_contest *contests, size_t n_contests, const struct gmi_profile *profile, int kind,
+                      double *lost_to_choices)
 {
     double off = 0, lost = 0;
     int    n_cells = 0, n_chosen = 0;
@@ -231,27 +233,36 @@ static double badness(const struct plan_contest *contests, size_t n_contests, co
         lost += log(fmax(1, judge(c, &costs).mean));
         n_chosen++;
     }
-    return n_cells == 0 ? 0 : off / n_cells + 20 * lost / n_chosen;
+    *lost_to_choices = n_chosen == 0 ? 0 : lost / n_chosen;
+    return n_cells == 0 ? 0 : off / n_cells + 4 * *lost_to_choices;
 }
 
 /* Trial and error: all constants are changed a little at once, by smaller and smaller amounts, and what is better stays. One
- * constant at a time would get stuck, since what one explains too much another explains too little. */
+ * constant at a time would get stuck, since what one explains too much another explains too little. None goes far from where
+ * it began, since it must do for worlds that were not measured; and constants that choose no better than the old ones are
+ * not worth new ones. */
 void plan_tune_constants(const struct plan_contest *contests, size_t n_contests, enum gmi_link_kind kind,
                          struct gmi_link_costs *constants)
 {
-    struct gmi_profile profile = { .n_choices = 0 };
-    profile.kinds[kind] = *constants;
-    double   least = badness(contests, n_contests, &profile, (int)kind);
+    struct gmi_profile    profile = { .n_choices = 0 };
+    struct gmi_link_costs start = *constants;
+    double                lost_before, lost_now, lost = 0;
+    profile.kinds[kind] = start;
+    double   least = badness(contests, n_contests, &profile, (int)kind, &lost_before);
     uint64_t draw = 0;
+    lost = lost_before;
     for (int trial = 0; trial < N_TRIALS; trial++) {
         double range = LARGEST_CHANGE * pow(SMALLEST_CHANGE / LARGEST_CHANGE, (double)trial / N_TRIALS);
         for (int i = 0; gmi_link_constant(constants, i) != NULL; i++) {
             double value = *gmi_link_constant(constants, i) * exp(range * (2 * gmi_rng_unit(SEED, draw++) - 1));
-            *gmi_link_constant(&profile.kinds[kind], i) = (uint32_t)fmin(fmax(1, round(value)), UINT32_MAX / 2);
+            double first = *gmi_link_constant(&start, i), least_value = fmax(1, first / FARTHEST), most = fmax(1, first) * FARTHEST;
+            *gmi_link_constant(&profile.kinds[kind], i) = (uint32_t)fmin(fmin(fmax(least_value, value), most), UINT32_MAX);
         }
-        double now = badness(contests, n_contests, &profile, (int)kind);
+        double now = badness(contests, n_contests, &profile, (int)kind, &lost_now);
         if (now >= least) continue;
         least = now;
+        lost = lost_now;
         *constants = profile.kinds[kind];
     }
+    if (lost > lost_before - WORTH_NEW_CONSTANTS) *constants = start;
 }

@@ -48,7 +48,8 @@ const char *plan_tune_algorithm(const struct plan_contest *contest, int index); 
 /* What is fastest where: at most PLAN_TUNE_MAX_ALGOS stretches, of which each is worth a change. Returns how many. */
 size_t plan_tune_choices(const struct plan_contest *contest, struct gmi_choice *choices);
 
-/* Fits the constants of a kind of link to the contests of that kind, from those that are there. */
+/* Fits the constants of a kind of link to the contests of that kind, from those that are there; they stay if others choose no
+ * better. */
 void plan_tune_constants(const struct plan_contest *contests, size_t n_contests, enum gmi_link_kind kind,
                          struct gmi_link_costs *constants);
 

@@ -19,6 +19,7 @@ static void few_turns_win_for_small_buffers_and_few_bytes_for_large_ones(void **
     for (int kind = 0; kind < GMI_KINDS; kind++) {
         for (int n = 3; n <= 64; n++) {
             struct gmi_costs costs = gmi_costs_of_host(n, 2, (enum gmi_link_kind)kind);
+            costs.profile.n_choices = 0; /* nothing was measured */
             if (kind == GMI_KIND_NETWORK) {
                 costs.n_hosts = n;
                 costs.most_on_a_host = 1;
