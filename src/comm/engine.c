@@ -617,10 +617,10 @@ static void append(struct gmi_engine *e, struct gm_work *w)
 static const struct gmi_algo *choose(struct gmi_engine *e, const struct gmi_request *request)
 {
     if (e->lane == GMI_LANE_MESSAGES) return &gmi_message_algo;
-    struct gmi_choice *last = &e->choices[request->which];
+    struct gmi_last_choice *last = &e->choices[request->which];
     size_t             size_bytes = gmi_request_size_for_choice(request);
     if (last->algo == NULL || last->size_bytes != size_bytes || last->needs != request->codec.needs) {
-        *last = (struct gmi_choice){ .size_bytes = size_bytes, .needs = request->codec.needs };
+        *last = (struct gmi_last_choice){ .size_bytes = size_bytes, .needs = request->codec.needs };
         last->algo = gmi_algo_choose(e->comm->algorithm, request->which, &e->comm->costs, size_bytes, last->needs);
     }
     return last->algo;

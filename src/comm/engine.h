@@ -40,7 +40,7 @@ struct gm_work {
 enum gmi_lane { GMI_LANE_DATA, GMI_LANE_MESSAGES, GMI_LANES };
 
 /* The last choice of an algorithm: of like calls, one after another, only the first one is weighed. */
-struct gmi_choice {
+struct gmi_last_choice {
     const struct gmi_algo *algo; /* NULL: none yet */
     size_t                 size_bytes;
     enum gmi_view          needs;
@@ -54,7 +54,7 @@ struct gmi_engine {
     atomic_int      n_unfinished; /* queued or running */
 
     /* The caller's thread only. */
-    struct gmi_choice choices[GM_COLLECTIVE_END];
+    struct gmi_last_choice choices[GM_COLLECTIVE_END];
 
     /* Under the communicator's lock. */
     struct gm_work *first, *last; /* the queue, without the one that runs */
