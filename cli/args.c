@@ -295,13 +295,16 @@ static bool take_choice(const struct cli_command *command, const struct cli_opti
 static bool take_value(const struct cli_command *command, const struct cli_option *o,
                        const char *value)
 {
-    switch (o->kind) {
-    case CLI_FLAG:
+    if (o->kind == CLI_FLAG) {
         *o->flag = value == NULL;
         return true;
-    case CLI_TEXT:
+    }
+    if (o->kind == CLI_TEXT) {
         *o->text = value;
         return true;
+    }
+    GMI_CHECK(value != NULL); /* getopt_long sees to that */
+    switch (o->kind) {
     case CLI_CHOICE:
         return take_choice(command, o, value);
     case CLI_INT_LIST:
@@ -320,8 +323,9 @@ static bool take_value(const struct cli_command *command, const struct cli_optio
         if (!is_number) return wrong_value(command, o, value);
         return is_in_range(o, *o->integer) || out_of_range(command, o, value);
     }
+    default:
+        return false;
     }
-    return false;
 }
 
 static void take_default(const struct table *t, const struct cli_option *o)
@@ -472,7 +476,7 @@ static int refuse(const struct table *t, int answer, const char *word)
         if (option_at(t, i)->letter == optopt) o = option_at(t, i);
     }
     char name[80];
-    if (answer == ':') {
+    if (answer == ':' && o != NULL) {
         bool is_choice = o->kind == CLI_CHOICE;
         return cli_usage_error(t->command, "%s wants %s after it", spelled(o, name, sizeof name),
                                is_choice ? "one of its names" : what_is_wanted(o->kind));
@@ -541,7 +545,7 @@ bool cli_parse(const struct cli_command *command, int argc, char **argv, struct 
          * end the reading ('+'), so getopt_long never moves words around. */
         char *word = argv[optind ? optind : 1];
         int answer = getopt_long(argc, argv, letters, longs, NULL);
-        if (answer == -1) break;
+        if (answer == -1 || word == NULL) break;
         if (answer == OPERAND_CODE) {
             if (command->operands == CLI_OPERANDS_NONE) {
                 cli_usage_error(command, "unexpected word '%s'", optarg);

@@ -96,7 +96,8 @@ static void add_place(cJSON *object, const struct gmt_tensor_difference *d)
 {
     char   bits[16];
     cJSON *index = cJSON_AddArrayToObject(object, "index");
-    if (d->n_dims == 2) cJSON_AddItemToArray(index, cJSON_CreateNumber((double)(d->first / d->shape[1])));
+    uint64_t row = d->n_dims == 2 ? d->first / d->shape[1] : 0;
+    if (d->n_dims == 2) cJSON_AddItemToArray(index, cJSON_CreateNumber((double)row));
     cJSON_AddItemToArray(index, cJSON_CreateNumber((double)(d->first % (d->n_dims == 2 ? d->shape[1] : d->n_elems))));
     cJSON_AddNumberToObject(object, "element", (double)d->first);
     cJSON_AddNumberToObject(object, "a", (double)d->a);

@@ -235,9 +235,10 @@ static gm_status list_cores(struct job *job, gm_error *error)
         status = gmi_error_set(error, GM_ERR_NOMEM, "no memory for the list of cores");
     else if (sched_getaffinity(0, n_bytes, set) != 0)
         status = gmi_error_set_errno(error, errno, "cannot read the mask of cores");
-    for (int core = 0; status == GM_OK && core < MOST_CORES; core++) {
-        if (CPU_ISSET_S((size_t)core, n_bytes, set)) job->cores[job->n_cores++] = core;
-    }
+    else
+        for (int core = 0; core < MOST_CORES; core++) {
+            if (CPU_ISSET_S((size_t)core, n_bytes, set)) job->cores[job->n_cores++] = core;
+        }
     if (set != NULL) CPU_FREE(set);
     return status;
 }

@@ -70,10 +70,10 @@ static size_t queue_bytes(const struct queue *q)
 static bool queue_reserve(struct queue *q, size_t more)
 {
     if (q->start == q->end) q->start = q->end = 0;
-    if (q->cap - q->end >= more) return true;
+    if (q->bytes != NULL && q->cap - q->end >= more) return true;
     size_t used = queue_bytes(q), wanted, cap = q->cap ? q->cap : READ_BYTES;
     if (!gmi_add_sizes(used, more, &wanted)) return false;
-    if (wanted <= q->cap / 2) {
+    if (q->bytes != NULL && wanted <= q->cap / 2) {
         memmove(q->bytes, q->bytes + q->start, used);
     } else {
         while (cap < wanted) {
@@ -81,7 +81,7 @@ static bool queue_reserve(struct queue *q, size_t more)
         }
         char *bytes = gmi_alloc(cap, 1);
         if (bytes == NULL) return false;
-        if (used) memcpy(bytes, q->bytes + q->start, used);
+        if (q->bytes != NULL) memcpy(bytes, q->bytes + q->start, used);
         gmi_free(q->bytes);
         q->bytes = bytes;
         q->cap = cap;
@@ -93,8 +93,9 @@ static bool queue_reserve(struct queue *q, size_t more)
 
 static bool queue_put(struct queue *q, const char *bytes, size_t n)
 {
+    if (n == 0) return true;
     if (!queue_reserve(q, n)) return false;
-    if (n) memcpy(q->bytes + q->end, bytes, n);
+    memcpy(q->bytes + q->end, bytes, n);
     q->end += n;
     return true;
 }

@@ -106,6 +106,7 @@ static void serve_first_in_line(struct plan_network *n, int host)
 {
     struct plan_card *card = &n->cards[host];
     struct plan_end  *end = card->first_in_line;
+    GMI_CHECK(end != NULL); /* the event was for one */
     card->first_in_line = end->next_in_line;
     end->is_in_line = false;
     end->n_ready--;

@@ -116,9 +116,9 @@ bool plan_can_simulate(const struct plan_simulation *s, const char **why)
     const struct gmi_algo *row = schedule.stages[0];
     bool                   is_encoded = s->wire != NULL && strcmp(s->wire, "f32") != 0;
     double                 n = s->n_ranks;
-    *why = NULL;
-    if (schedule.n_stages == 0) *why = "there is no such algorithm";
-    else if (is_encoded && row->shows != GMI_VIEW_LEAN) *why = "it sends f32 only";
+    *why = row == NULL ? "there is no such algorithm" : NULL;
+    if (row == NULL) return false;
+    if (is_encoded && row->shows != GMI_VIEW_LEAN) *why = "it sends f32 only";
     else if (!is_encoded && row->shows == GMI_VIEW_LEAN) *why = "it is for wire formats other than f32";
     else if (row->max_ranks != 0 && s->n_ranks > row->max_ranks) *why = "it is for at most 16 ranks";
     else if (row->id == GMI_ALGO_HIERARCHICAL && (s->ranks_per_host <= 1 || s->ranks_per_host >= s->n_ranks))

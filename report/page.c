@@ -130,6 +130,7 @@ static void append_text(struct gmi_buffer *into, const char *text) { gmi_buffer_
 /* A script's text must not end the element that holds it. */
 static void append_script(struct gmi_buffer *page, const struct gmi_buffer *script)
 {
+    if (script->bytes == NULL) return;
     const char *text = (const char *)script->bytes, *end = text + script->used_bytes, *at = text;
     append_text(page, "<script>\n");
     for (const char *p = text; p + 8 <= end; p++) {

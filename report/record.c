@@ -132,7 +132,7 @@ static bool is_blank(const char *text, size_t size_bytes)
 /* Takes a line's record over. */
 static gm_status take_line(struct gmr_record *record, cJSON *object, size_t line, gm_error *error)
 {
-    enum gmr_kind kind;
+    enum gmr_kind kind = GMR_TRAIN;
     gm_status     status = GM_OK;
     if (!cJSON_IsObject(object) || !kind_of(object, &kind) || lists[kind] != NULL)
         status = gmi_error_set(error, GM_ERR_ARG, "%s, line %zu: JSON, but no record that gradmesh writes", record->name,
@@ -224,12 +224,15 @@ static gm_status read_all(FILE *file, const char *path, char **text, size_t *siz
         used += got;
         if (got == 0) break;
     }
+    if (ferror(file)) {
+        int sys_errno = errno;
+        free(buffer);
+        return gmi_error_set_errno(error, sys_errno, "cannot read %s", path);
+    }
     buffer[used] = '\0';
     *text = buffer;
     *size_bytes = used;
-    if (!ferror(file)) return GM_OK;
-    free(buffer);
-    return gmi_error_set_errno(error, errno, "cannot read %s", path);
+    return GM_OK;
 }
 
 gm_status gmr_record_read(struct gmr_record *record, const char *path, gm_error *error)

@@ -18,7 +18,7 @@ gm_status study_crew_run(const struct study_crew *crew, gm_error *error)
     ssize_t     n = readlink("/proc/self/exe", path, sizeof path - 1);
     if (n > 0) path[n] = '\0';
     snprintf(name, sizeof name, "%s", crew->name != NULL ? crew->name : "");
-    for (int i = 0; crew->extra_env[i] != NULL && i < 10; i++) env[i + 1] = crew->extra_env[i];
+    for (int i = 0; i < 10 && crew->extra_env[i] != NULL; i++) env[i + 1] = crew->extra_env[i];
     snprintf(threads, sizeof threads, "OPENBLAS_NUM_THREADS=%d", crew->n_threads);
     const struct launch_options options = { .n_workers = crew->n_workers,
                                             .argv = crew->argv != NULL ? crew->argv : self,

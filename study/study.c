@@ -7,11 +7,16 @@
 
 /* ---- what there is to measure ------------------------------------------------------------------- */
 
+static bool are_same_layers(const struct gmt_layers *a, const struct gmt_layers *b)
+{
+    return a->n_sizes == b->n_sizes && memcmp(a->sizes, b->sizes, (size_t)a->n_sizes * sizeof a->sizes[0]) == 0;
+}
+
 /* One worker exchanges nothing: neither wire nor transport nor network make a difference to it. */
 static bool is_base_of(const struct study_point *base, const struct study_point *point)
 {
     return base->world_size == 1 && base->regime == point->regime && base->batch == point->batch &&
-           memcmp(&base->layers, &point->layers, sizeof base->layers) == 0;
+           are_same_layers(&base->layers, &point->layers);
 }
 
 static int find_base(const struct study *study, const struct study_point *point)

@@ -1,3 +1,4 @@
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,7 +19,8 @@ static double median_ms(const struct study_account *account)
     if (n == 0) return 0;
     for (int i = 0; i < n; i++) times[i] = account->steps[i].elapsed_ns;
     qsort(times, (size_t)n, sizeof *times, compare_times);
-    return (double)(times[(n - 1) / 2] + times[n / 2]) / 2e6;
+    int64_t below = times[(n - 1) / 2], above = times[n / 2];
+    return (double)(below + above) / 2e6;
 }
 
 /* ---- the middle half of the steps ----------------------------------------------------------------- */
@@ -41,11 +43,11 @@ static int choose_steps(const struct study_job *job, int chosen[STUDY_MAX_STEPS]
     struct ranked all[STUDY_MAX_STEPS];
     int           n = job->accounts[0].n_steps;
     for (int i = 0; i < n; i++) {
-        all[i] = (struct ranked){ .step = i };
+        int64_t longest_ns = 0;
         for (int r = 0; r < job->point.world_size; r++) {
-            int64_t length_ns = job->accounts[r].steps[i].elapsed_ns;
-            if (length_ns > all[i].length_ns) all[i].length_ns = length_ns;
+            if (job->accounts[r].steps[i].elapsed_ns > longest_ns) longest_ns = job->accounts[r].steps[i].elapsed_ns;
         }
+        all[i] = (struct ranked){ longest_ns, i };
     }
     qsort(all, (size_t)n, sizeof *all, compare_ranked);
     int n_chosen = 0;
@@ -75,7 +77,8 @@ static void name_transport(const struct study_job *job, struct study_result *res
         uses_memory |= job->accounts[r].uses_memory;
         uses_tcp |= job->accounts[r].uses_tcp;
     }
-    strcpy(result->transport, uses_memory && uses_tcp ? "shm+tcp" : uses_memory ? "shm" : uses_tcp ? "tcp" : "none");
+    snprintf(result->transport, sizeof result->transport, "%s",
+             uses_memory && uses_tcp ? "shm+tcp" : uses_memory ? "shm" : uses_tcp ? "tcp" : "none");
 }
 
 void study_summarize(const struct study_job *job, struct study_result *result)

@@ -98,16 +98,15 @@ static gm_status read_tensor(const struct reading *reading, struct gmt_st_tensor
                              const cJSON *entry, uint64_t data_bytes)
 {
     tensor->name = entry->string;
-    const cJSON *dtype = only_member(entry, "dtype");
+    tensor->dtype = cJSON_GetStringValue(only_member(entry, "dtype"));
     const cJSON *shape = only_member(entry, "shape");
     const cJSON *offsets = only_member(entry, "data_offsets");
-    if (!cJSON_IsObject(entry) || cJSON_GetArraySize(entry) != 3 || !cJSON_IsString(dtype) ||
+    if (!cJSON_IsObject(entry) || cJSON_GetArraySize(entry) != 3 || tensor->dtype == NULL ||
         !cJSON_IsArray(shape) || !cJSON_IsArray(offsets) || cJSON_GetArraySize(offsets) != 2)
         return BAD(reading,
                    "the entry of tensor '%.64s' is not made of one dtype, one shape and one pair of "
                    "data_offsets",
                    tensor->name);
-    tensor->dtype = dtype->valuestring;
     if (dtype_bytes(tensor->dtype) == 0)
         return BAD(reading, "tensor '%.64s' has the unknown dtype '%.16s'", tensor->name,
                    tensor->dtype);

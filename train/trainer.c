@@ -622,7 +622,7 @@ gm_status gmt_trainer_run(struct gmt_trainer *trainer, struct gmt_end *end, gm_e
     memset(end, 0, sizeof *end);
     while (trainer->step < trainer->recipe.total_steps) {
         struct gmt_cursor      done = trainer->cursor;
-        struct gmt_step_report share;
+        struct gmt_step_report share = { 0 };
         gm_status status = gmt_trainer_step(trainer, &share, error);
         if (status != GM_OK) return status;
         run.step_ns += share.elapsed_ns;

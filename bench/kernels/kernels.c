@@ -118,7 +118,7 @@ static void measure(const struct operation *operation, const struct system syste
                     double gflops[N_SYSTEMS])
 {
     double samples[N_SYSTEMS][MAX_REPEATS];
-    int n_calls[N_SYSTEMS];
+    int n_calls[N_SYSTEMS] = { 0 };
     double flops = 2.0 * (double)problem->n_rows * (double)problem->n_in * (double)problem->n_out;
     for (int s = 0; s < N_SYSTEMS; s++)
         if (systems[s].is_here) n_calls[s] = calls_of_sample(operation, &systems[s], problem);

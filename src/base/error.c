@@ -1,6 +1,5 @@
 #include "base/error.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -18,27 +17,24 @@ gm_status gmi_error_setv(gm_error *error, gm_status status, const char *format, 
     return status;
 }
 
-gm_status gmi_error_set(gm_error *error, gm_status status, const char *format, ...)
+void gmi_error_write(gm_error *error, gm_status status, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
     gmi_error_setv(error, status, format, args);
     va_end(args);
-    return status;
 }
 
-gm_status gmi_error_set_errno(gm_error *error, int sys_errno, const char *format, ...)
+void gmi_error_write_errno(gm_error *error, int sys_errno, const char *format, ...)
 {
-    gm_status status = sys_errno == ENOMEM ? GM_ERR_NOMEM : GM_ERR_SYSTEM;
-    if (error == NULL || error->status != GM_OK) return status;
+    if (error == NULL || error->status != GM_OK) return;
     va_list args;
     va_start(args, format);
-    gmi_error_setv(error, status, format, args);
+    gmi_error_setv(error, sys_errno == ENOMEM ? GM_ERR_NOMEM : GM_ERR_SYSTEM, format, args);
     va_end(args);
     error->sys_errno = sys_errno;
     size_t used = strlen(error->text);
     char reason[96];
     snprintf(error->text + used, sizeof error->text - used, ": %s",
              strerror_r(sys_errno, reason, sizeof reason));
-    return status;
 }

@@ -129,27 +129,28 @@ const char *gmi_algo_name(uint8_t id)
     return "?";
 }
 
-static bool is_first_of_name(size_t index)
+static bool is_first_of_name(const struct gmi_algo *row)
 {
-    for (size_t i = 0; i < index; i++) {
-        if (strcmp(gmi_algo_row(i)->name, gmi_algo_row(index)->name) == 0) return false;
-    }
-    return true;
+    const struct gmi_algo *first;
+    for (size_t i = 0; (first = gmi_algo_row(i)) != NULL && strcmp(first->name, row->name) != 0;) i++;
+    return first == row;
 }
 
 const char *gmi_algo_names(char *text, size_t text_bytes)
 {
     size_t used = (size_t)snprintf(text, text_bytes, "auto");
-    for (size_t i = 0; gmi_algo_row(i) != NULL && used < text_bytes; i++) {
-        if (is_first_of_name(i)) used += (size_t)snprintf(text + used, text_bytes - used, ", %s", gmi_algo_row(i)->name);
+    const struct gmi_algo *row;
+    for (size_t i = 0; (row = gmi_algo_row(i)) != NULL && used < text_bytes; i++) {
+        if (is_first_of_name(row)) used += (size_t)snprintf(text + used, text_bytes - used, ", %s", row->name);
     }
     return text;
 }
 
 const char *gm_algorithm_name(int index)
 {
-    for (size_t i = 0; gmi_algo_row(i) != NULL; i++) {
-        if (is_first_of_name(i) && index-- == 0) return gmi_algo_row(i)->name;
+    const struct gmi_algo *row;
+    for (size_t i = 0; (row = gmi_algo_row(i)) != NULL; i++) {
+        if (is_first_of_name(row) && index-- == 0) return row->name;
     }
     return NULL;
 }

@@ -126,7 +126,7 @@ static struct gmi_partial *begin_sum(struct gmi_op *op, int which, const struct 
     size_t at = gmi_spills_find(from->spills, first_elem(b)), end = gmi_spills_find(from->spills, first_elem(b) + b.n * GMI_EXACT_BLOCK);
     sum->shards = from->shards;
     sum->spills->n = 0;
-    if (!gmi_spills_append(sum->spills, from->spills->at + at, end - at)) gmi_op_no_memory(op);
+    if (end > at && !gmi_spills_append(sum->spills, from->spills->at + at, end - at)) gmi_op_no_memory(op);
     return sum;
 }
 

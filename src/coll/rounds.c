@@ -87,10 +87,13 @@ static gm_status go_on(struct gmi_transfer *t)
     return status;
 }
 
+/* A transfer of nothing may have no memory. */
+static uint8_t *place_of(const struct gmi_transfer *t) { return t->data != NULL ? t->data + t->moved_bytes : NULL; }
+
 static gm_status send_some(struct gmi_transfer *t)
 {
     size_t    moved;
-    gm_status status = gmi_port_send_some(t->port, t->data + t->moved_bytes, left_bytes(t), left_bytes(t), &moved);
+    gm_status status = gmi_port_send_some(t->port, place_of(t), left_bytes(t), left_bytes(t), &moved);
     t->moved_bytes += moved;
     return status == GM_OK ? go_on(t) : status;
 }
@@ -98,7 +101,7 @@ static gm_status send_some(struct gmi_transfer *t)
 static gm_status recv_some(struct gmi_transfer *t)
 {
     size_t    moved;
-    gm_status status = gmi_port_recv_some(t->port, t->data + t->moved_bytes, left_bytes(t), left_bytes(t), &moved);
+    gm_status status = gmi_port_recv_some(t->port, place_of(t), left_bytes(t), left_bytes(t), &moved);
     t->moved_bytes += moved;
     if (status != GM_OK || left_bytes(t) > 0 || t->stream == NULL) return status;
     status = go_on(t);

@@ -218,7 +218,7 @@ void gmi_control_name_stragglers(struct gmi_control *c, int64_t now_ns)
 
 void gmi_control_hear_note(struct gmi_control *c, int from, struct gmi_reader *r)
 {
-    struct gmi_failure line; /* for its one-line rule: what others say goes into our log */
+    struct gmi_failure line = { 0 }; /* for its one-line rule: what others say goes into our log */
     gmi_reader_text(r, line.cause, sizeof line.cause);
     if (r->is_short || from != c->hub) {
         gmi_control_bad_message(c, from);

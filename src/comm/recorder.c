@@ -58,7 +58,7 @@ static gm_status ask_for_time(gm_comm *comm, int peer, struct reading *best)
 {
     *best = (struct reading){ 0, INT64_MAX };
     for (int i = 0; i < CLOCK_TRIES; i++) {
-        int64_t   theirs_ns, ask_ns = gmi_now_ns();
+        int64_t   theirs_ns = 0, ask_ns = gmi_now_ns();
         gm_status status = gm_send(comm, &ask_ns, 1, GM_I64, peer, CLOCK_TAG);
         if (status == GM_OK) status = gm_recv(comm, &theirs_ns, 1, GM_I64, peer, CLOCK_TAG);
         if (status != GM_OK) return status;

@@ -84,9 +84,10 @@ bool gmi_comm_is_busy(const struct gm_comm *comm)
 
 void gmi_comm_observe(void *user, struct gmi_progress *own)
 {
-    struct gm_comm *root = user;
+    struct gm_comm *root = user, *comm = root;
     bool            is_any_busy = false;
-    for (struct gm_comm *comm = root; comm != NULL; comm = comm->next) is_any_busy |= gmi_comm_is_busy(comm);
+    do is_any_busy |= gmi_comm_is_busy(comm);
+    while ((comm = comm->next) != NULL);
     own->doing = is_any_busy ? GMI_IN_A_CALL : GMI_IN_USER_CODE;
     own->entered_seq = atomic_load_explicit(&root->entered_seq, memory_order_relaxed);
     own->done_seq = root->done_seq;

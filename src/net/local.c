@@ -94,7 +94,7 @@ gm_status gmi_local_send_fds(int fd, const int *fds, int n_fds, int *sys_errno)
     union control  control = { .bytes = { 0 } };
     struct msghdr  message = { .msg_iov = &part, .msg_iovlen = 1, .msg_control = control.bytes,
                                .msg_controllen = CMSG_SPACE((size_t)n_fds * sizeof(int)) };
-    struct cmsghdr *c = CMSG_FIRSTHDR(&message);
+    struct cmsghdr *c = &control.header;
     c->cmsg_level = SOL_SOCKET;
     c->cmsg_type = SCM_RIGHTS;
     c->cmsg_len = CMSG_LEN((size_t)n_fds * sizeof(int));
