@@ -323,7 +323,7 @@ static int collect(struct report *report, const struct cli_parsed *parsed, const
 
 int cli_cmd_report(int argc, char **argv)
 {
-    const char             *out, *results, *share;
+    const char             *out = NULL, *results = NULL, *share = NULL;
     struct output           output = { .stage_folder = "" };
     struct pictures        *pictures = &output.pictures;
     const struct cli_option options[] = {

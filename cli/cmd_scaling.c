@@ -125,7 +125,7 @@ static int read_names(const struct cli_command *command, const char *option, con
 static int index_of(const char *const *known, const char *name)
 {
     int i = 0;
-    while (strcmp(known[i], name) != 0) i++;
+    while (known[i] != NULL && strcmp(known[i], name) != 0) i++;
     return i;
 }
 
