@@ -162,13 +162,40 @@ static bool is_local(int fd)
     return gmi_address_equal(&own, &peer);
 }
 
+/* So near that queues of its own making are most of what a packet waits for. Measured from the handshake on; where it
+ * cannot be known the peer counts as far. */
+static bool is_near(int fd)
+{
+    enum { NEAR_US = 2000 };
+#ifdef __linux__
+    struct tcp_info info = { 0 };
+    socklen_t       bytes = sizeof info;
+    if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &bytes) != 0) return false;
+    return info.tcpi_min_rtt > 0 && info.tcpi_min_rtt < NEAR_US;
+#else
+    (void)fd;
+    return false;
+#endif
+}
+
+static bool is_bbr(int fd)
+{
+    char      name[16] = "";
+    socklen_t bytes = sizeof name - 1;
+    return getsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, name, &bytes) == 0 && strncmp(name, "bbr", 3) == 0;
+}
+
+/* Within a host there is no bottleneck to pace for. On a short way bbr takes the round trip of the empty line for its
+ * own (0.01 ms where a full one has 5 to 17), and now and then all flows of a collective crawl at a fraction of the line.
+ * Reno does neither, and everybody may choose it. docs/tuning.md */
+static bool wants_reno(int fd) { return is_local(fd) || (is_bbr(fd) && is_near(fd)); }
+
 void gmi_socket_tune(int fd)
 {
     int one = 1;
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
-    /* Within a host there is no bottleneck to pace for, which some congestion controls do all the same (bbr);
-     * reno does not, and everybody may choose it. Refused: the machine's default stays. docs/tuning.md */
-    if (is_local(fd)) setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, "reno", 4);
+    /* Refused: the machine's default stays. */
+    if (wants_reno(fd)) setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, "reno", 4);
 }
 
 void gmi_socket_probe_when_idle(int fd)

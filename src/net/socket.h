@@ -41,7 +41,8 @@ bool gmi_socket_is_our_trouble(int sys_errno);
 /* True when the peer has closed or reset and nothing is left to read. Takes no bytes. */
 bool gmi_socket_is_over(int fd);
 
-/* Small messages go out at once (TCP_NODELAY), and connections within this host are not paced. */
+/* Small messages go out at once (TCP_NODELAY); connections within this host, and near ones whose congestion control is
+ * bbr, go by reno. Of a connected socket. */
 void gmi_socket_tune(int fd);
 
 /* The kernel ends the connection (ETIMEDOUT) when the other host has not answered for so long, idle or not. On a
