@@ -30,12 +30,15 @@ static const char notes[] =
     "\n"
     "examples:\n"
     "  gradmesh bench limits\n"
+    "  gradmesh bench limits --quick --json=results/limits.json\n"
     "  gradmesh bench limits duplex --repeats 9 --json=limits.json\n";
 
 struct limits_args {
     int64_t n_repeats, amount_bytes, n_processes;
-    bool    is_tcp_only;
+    bool    is_tcp_only, is_quick;
 };
+
+enum { QUICK_ROUNDS = 3, QUICK_BYTES = 64 << 20 };
 
 struct limits {
     struct bench_limit limits[BENCH_MAX_LIMITS];
@@ -238,6 +241,14 @@ static int run_limits(const struct limits_args *args, const struct cli_parsed *p
     return is_good ? CLI_EXIT_OK : CLI_EXIT_NO;
 }
 
+static void make_quick(struct limits_args *args, unsigned *kinds)
+{
+    *kinds = 1u << BENCH_DUPLEX;
+    args->is_tcp_only = true;
+    args->n_repeats = QUICK_ROUNDS;
+    args->amount_bytes = QUICK_BYTES;
+}
+
 int cli_bench_limits(int argc, char **argv)
 {
     struct limits_args      args;
@@ -251,6 +262,8 @@ int cli_bench_limits(int argc, char **argv)
         { .name = "processes", .kind = CLI_INT, .integer = &args.n_processes, .default_text = "2",
           .min = 2, .max = BENCH_MAX_CREW,
           .help = "for duplex: more than 2 send around a ring" },
+        { .name = "quick", .kind = CLI_FLAG, .flag = &args.is_quick,
+          .help = "only what the chart of gradmesh report wants, in some seconds: duplex over TCP" },
         { .name = "tcp-only", .kind = CLI_FLAG, .flag = &args.is_tcp_only, .help = "TCP only" },
     };
     const struct cli_command command = { .name = "bench limits", .usage = "[WHAT...] [options]",
@@ -262,5 +275,7 @@ int cli_bench_limits(int argc, char **argv)
     unsigned          kinds;
     if (!cli_parse(&command, argc, argv, &parsed, &status)) return status;
     if (!choose_kinds(&command, &parsed, &kinds)) return CLI_EXIT_USAGE;
+    if (args.is_quick && parsed.n_operands > 0) return cli_usage_error(&command, "--quick measures duplex; leave '%s' out", parsed.operands[0]);
+    if (args.is_quick) make_quick(&args, &kinds);
     return run_limits(&args, &parsed, kinds);
 }

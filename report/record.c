@@ -19,7 +19,7 @@ static const struct {
     [GMR_SCALING] = { "scaling", "scaling study", "gradmesh scaling" },
     [GMR_PLAN] = { "plan", "plan", "gradmesh plan --json=FILE" },
     [GMR_BENCH] = { "bench", "benchmark", "gradmesh bench all_reduce -n 4 --json=FILE" },
-    [GMR_LIMITS] = { "limits", "limits of the machine", "gradmesh bench limits --json=FILE" },
+    [GMR_LIMITS] = { "limits", "limits of the machine", "gradmesh bench limits --quick --json=FILE" },
     [GMR_PEERS] = { "peers", "benchmark beside peers", "make bench-peers" },
     [GMR_TRACE] = { "trace", "trace", "gradmesh bench all_reduce -n 4 --sizes 1M --algo ring --trace FILE" },
 };

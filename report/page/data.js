@@ -11,11 +11,22 @@ gm.read = document => {
     else if (file.kind === 'plan') data.plans.push({ ...file.data, name: file.name });
     else if (file.kind === 'bench') data.bench.push(...file.data.results.map(row => ({ ...row, system: 'gradmesh' })));
     else if (file.kind === 'limits') data.limits = file.data;
-    else if (file.kind === 'peers') data.peers.push(...file.data.filter(row => row.system !== 'limits'));
+    else if (file.kind === 'peers') {
+      data.peers.push(...file.data.filter(row => row.system !== 'limits'));
+      data.limits = data.limits || gm.limitsAmong(file.data);
+    }
     else if (file.kind === 'trace') data.traces.push(gm.readTrace(file));
   }
   data.scaling = gm.newest(data.scaling);
   return data;
+};
+
+/* What the machine carried in the same runs as the peers: the best median of two processes that send at once over TCP. */
+gm.limitsAmong = rows => {
+  const duplex = rows.filter(row => row.system === 'limits' && row.limit === 'duplex' && row.over === 'tcp' && row.set === 'tcp' && row.processes === 2 && gm.isNumber(row.GBps));
+  const variants = gm.groupBy(duplex, row => [row.write_bytes, row.buffers, row.congestion_control].join());
+  const medians = [...variants.values()].map(same => gm.median(same.map(row => row.GBps)));
+  return medians.length > 0 ? { duplex_GBps: Math.max(...medians) } : null;
 };
 
 /* ---- training ---- */

@@ -202,7 +202,7 @@ gm.sections.push({
   id: 'bandwidth', title: 'How fast is all-reduce?',
   lead: 'Bus bandwidth is what each rank’s link would have to carry: size ÷ time × 2(N−1)/N. It does not depend on the number of ranks, so it can be compared with what the machine carries at most.',
   has: data => data.bench.length + data.peers.length > 0,
-  how: 'gradmesh bench all_reduce -n 4 --json=FILE, gradmesh bench limits --json=FILE, make bench-peers',
+  how: 'gradmesh bench all_reduce -n 4 --json=FILE, gradmesh bench limits --quick --json=FILE, make bench-peers',
   build(data) {
     let rows = [], limit = null, world = null;
     const controls = gm.el('div', { class: 'controls' });
@@ -227,7 +227,7 @@ gm.sections.push({
           grid: { left: 8, right: 20, top: 56, bottom: 34, containLabel: true }, legend: gm.legend(),
           xAxis: gm.axis('size', { type: 'log', logBase: 2, nameLocation: 'middle', nameGap: 28, splitLine: { show: false },
             axisLabel: { color: gm.theme.colour('quiet'), hideOverlap: true, formatter: v => gm.size(v) } }),
-          yAxis: gm.axis('GB/s', { type: 'value', min: 0, max: limit ? v => Math.max(v.max, limit) * 1.05 : undefined, axisLabel: { color: gm.theme.colour('quiet'), formatter: v => gm.number(v, 2) }, nameTextStyle: { align: 'left', color: gm.theme.colour('quiet') } }),
+          yAxis: gm.axis('GB/s', { type: 'value', min: 0, max: limit ? v => Math.max(v.max, limit) * 1.05 : undefined, axisLabel: { color: gm.theme.colour('quiet'), showMaxLabel: !limit, formatter: v => gm.number(v, 2) }, nameTextStyle: { align: 'left', color: gm.theme.colour('quiet') } }),
           tooltip: { trigger: 'item', formatter: item => gm.tip(`${item.seriesName}, ${gm.size(item.data.p.size)}`, [['bus bandwidth', gm.number(item.data.p.GBps) + ' GB/s'], ['time', gm.us(item.data.p.us)], item.data.p.ran && ['algorithm', item.data.p.ran]]) },
           series,
         };
