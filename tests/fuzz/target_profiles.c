@@ -1,11 +1,11 @@
 /* What is known of a machine: one byte that chooses, then
  *     0   a machine's profile (JSON), by which then is predicted
- *     1   the constants of links, lines KIND.CONSTANT=NUMBER */
+ *     1   what "auto" chooses by, lines KIND.CONSTANT=NUMBER and KIND.SITE.COLLECTIVE=ALGORITHM:BYTES,... */
 #include <math.h>
 #include <string.h>
 
 #include "base/error.h"
-#include "coll/cost.h"
+#include "coll/profile.h"
 #include "plan/machine.h"
 #include "plan/model.h"
 #include "tests/fuzz/targets.h"
@@ -41,18 +41,25 @@ static void load_machine(struct fuzz_input *in)
     (void)plan_break_even_batch(&machine, &job, 2);
 }
 
-static void read_constants(struct fuzz_input *in)
+static void read_choices(struct fuzz_input *in)
 {
-    char               text[1024];
-    struct gmi_profile profile = gmi_builtin_profile;
-    int                n_lines = 1;
-    size_t             n;
-    const uint8_t     *at = fuzz_take(in, sizeof text - 1, &n);
+    static struct gmi_profile profile;
+    char                      text[4096];
+    const char               *why = NULL;
+    int                       n_lines = 1;
+    size_t                    n;
+    const uint8_t            *at = fuzz_take(in, sizeof text - 1, &n);
     memcpy(text, at, n);
     text[n] = '\0';
     for (const char *c = text; *c != '\0'; c++) n_lines += *c == '\n';
-    int bad_line = gmi_profile_read(&profile, text);
-    fuzz_check(bad_line >= 0 && bad_line <= n_lines);
+    gmi_profile_builtin(&profile);
+    int bad_line = gmi_profile_read(&profile, text, &why);
+    fuzz_check(bad_line >= 0 && bad_line <= n_lines && (bad_line == 0 || why != NULL));
+    fuzz_check(profile.n_choices <= GMI_MAX_CHOICES);
+    for (int ranks = 2; ranks <= MAX_WORKERS; ranks++) {
+        struct gmi_site site = { .kind = GMI_KIND_LOOPBACK, .n_ranks = (uint32_t)ranks, .n_cores = 2, .n_hosts = 1 };
+        for (int which = 0; which < GM_COLLECTIVE_END; which++) (void)gmi_profile_choice(&profile, site, which, 65536);
+    }
 }
 
 void fuzz_profiles(const uint8_t *bytes, size_t n_bytes)
@@ -61,7 +68,7 @@ void fuzz_profiles(const uint8_t *bytes, size_t n_bytes)
     if (fuzz_u8(&in) % 2 == 0) {
         load_machine(&in);
     } else {
-        read_constants(&in);
+        read_choices(&in);
     }
 }
 
@@ -78,6 +85,7 @@ void fuzz_profiles_seed(fuzz_keep_fn keep, void *user)
         "0[",
         "1# a slow network\n\nnetwork.byte_ps=8000\nmemory.turn_ns=0 \r\nloopback.cache_bytes=4294967295\nplan.flops=1e9\n",
         "1network.bytes=1\n",
+        "1loopback.4on2.all_reduce=exchange:8192,doubling:32768,ring\nnetwork.6on2at3.broadcast=tree\n",
         "1loopback.keep_ps=4294967296",
     };
     for (size_t i = 0; i < sizeof seeds / sizeof seeds[0]; i++) keep(user, (const uint8_t *)seeds[i], strlen(seeds[i]));
