@@ -169,7 +169,7 @@ void gmi_op_describe(struct gmi_op *op, const struct gmi_algo *algo, const struc
     op->trace = gmi_trace_of(op->group->trace);
     op->waits_for_recv = op->waits_for_send = -1;
     op->trouble = (struct gmi_trouble){ .status = GM_OK, .peer = -1 };
-    op->part_bytes = gmi_part_bytes(gmi_op_ranks(op), op->group->kind);
+    op->part_bytes = gmi_part_bytes(op->group);
     op->counts = request->counts;
     op->recv_counts = request->recv_counts;
     op->message = request->message;

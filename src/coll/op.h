@@ -16,15 +16,8 @@ struct gmi_algo;
 /* One receive's worth of memory: small enough to stay in a core's cache while it is summed. */
 enum { GMI_SCRATCH_BYTES = 256 * 1024, GMI_PIECE_BYTES = 1024 * 1024, GMI_OP_STATE_BYTES = 1280 };
 
-/* What the ring sends of a chunk before it turns to the next one. Through shared memory some of these fit into a cache
- * together, and two ranks have more of it each; of what passes a kernel fewer and larger ones are better. docs/tuning.md */
+/* What the ring sends of a chunk before it turns to the next one: gmi_part_bytes. */
 enum { GMI_PART_BYTES = 128 * 1024, GMI_PAIR_PART_BYTES = 256 * 1024, GMI_SOCKET_PART_BYTES = 512 * 1024 };
-
-static inline size_t gmi_part_bytes(int n_ranks, enum gmi_link_kind kind)
-{
-    if (kind != GMI_KIND_MEMORY) return GMI_SOCKET_PART_BYTES;
-    return n_ranks == 2 ? GMI_PAIR_PART_BYTES : GMI_PART_BYTES;
-}
 
 /* The ranks and the ports to them. A port without a link is not connected. */
 struct gmi_group {
@@ -34,6 +27,7 @@ struct gmi_group {
     struct gmi_port *(*find_port)(const struct gmi_group *group, int peer); /* NULL: in `ports`; else it stands for them */
     struct gmi_layout layout;   /* who shares a host with whom */
     enum gmi_link_kind kind;    /* of the worst link between two of them: all know the same one */
+    bool is_encrypted;          /* what goes over sockets; all agree */
     struct gmi_trace *trace;    /* NULL: none */
 };
 
@@ -123,6 +117,14 @@ struct gmi_op {
 static inline struct gmi_port *gmi_group_port(const struct gmi_group *group, int peer)
 {
     return group->find_port != NULL ? group->find_port(group, peer) : &group->ports[peer];
+}
+
+/* Of what passes a kernel, fewer and larger parts are better. What a core copies or encrypts itself is better in parts of
+ * which some fit into a cache together; two ranks have more of it each. docs/tuning.md */
+static inline size_t gmi_part_bytes(const struct gmi_group *group)
+{
+    if (group->kind != GMI_KIND_MEMORY && !group->is_encrypted) return GMI_SOCKET_PART_BYTES;
+    return group->n_ranks == 2 ? GMI_PAIR_PART_BYTES : GMI_PART_BYTES;
 }
 
 static inline int gmi_op_rank(const struct gmi_op *op) { return op->group->rank; }

@@ -74,7 +74,10 @@ gm_status gmi_comm_weigh(struct gm_comm *comm)
     }
     pthread_mutex_unlock(&root->lock);
     add_hosts(&comm->costs, seats, comm->n_ranks);
-    for (int lane = 0; lane < GMI_LANES; lane++) comm->groups[lane].kind = comm->costs.kind;
+    for (int lane = 0; lane < GMI_LANES; lane++) {
+        comm->groups[lane].kind = comm->costs.kind;
+        comm->groups[lane].is_encrypted = root->is_encrypted;
+    }
     gmi_free(seats);
     gmi_site_text(gmi_costs_site(&comm->costs), comm->site);
     gmi_log(&root->log, GM_LOG_INFO, "%s: %d ranks on %d host%s, at most %d to a host and %.2g to a core; links by %s",
