@@ -108,6 +108,32 @@ static int run_misses(struct bench_crew *crew, int member, void *job)
     return 0;
 }
 
+/* ---- what is acknowledged ------------------------------------------------------------------------ */
+
+/* Both ends in one process: how long receiving takes while messages go one way only, and while they go there and back. */
+static int run_acks(struct bench_crew *crew, int member, void *job)
+{
+    struct measurement *m = job;
+    char                ball[BALL_BYTES] = { 0 };
+    (void)crew;
+    bind_to(m->cores[member]);
+    for (int returns = 0; returns < 2; returns++) {
+        m->found->us[returns] = INFINITY;
+        for (int round = 0; round < ROUNDS; round++) {
+            int64_t recv_ns = 0;
+            for (int i = 0; i < LOOPS; i++) {
+                int from = returns ? i % 2 : 0;
+                if (send(m->pair.fds[from], ball, sizeof ball, MSG_NOSIGNAL) != sizeof ball) return errno;
+                int64_t begin_ns = gmi_now_ns();
+                if (recv(m->pair.fds[1 - from], ball, sizeof ball, 0) != sizeof ball) return errno;
+                recv_ns += gmi_now_ns() - begin_ns;
+            }
+            lesser(&m->found->us[returns], (double)recv_ns / LOOPS / 1e3);
+        }
+    }
+    return 0;
+}
+
 /* ---- turns --------------------------------------------------------------------------------------- */
 
 /* Two on one core, each giving it up at once: counts how often the other one really had it. */
@@ -165,30 +191,41 @@ static int run_wakes(struct bench_crew *crew, int member, void *job)
 
 /* ---- messages ------------------------------------------------------------------------------------ */
 
-/* Moves a message; *busy_ns: in calls that moved something. On one core the other side must have its turn. */
-static int move_message(const struct measurement *m, int member, uint8_t *at, bool is_sending, int64_t *busy_ns)
+/* One call; *busy_ns: if it moved something. *left goes down by that. */
+static int move_some(int fd, uint8_t *end, size_t *left, bool is_sending, int64_t *busy_ns)
+{
+    int64_t begin_ns = gmi_now_ns();
+    size_t  most = *left < MIB ? *left : MIB;
+    if (*left == 0) return 0;
+    ssize_t n = is_sending ? send(fd, end - *left, most, MSG_NOSIGNAL) : recv(fd, end - *left, most, 0);
+    if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR)) return n == 0 ? ECONNRESET : errno;
+    if (n < 0) return 0;
+    *busy_ns += gmi_now_ns() - begin_ns;
+    *left -= (size_t)n;
+    return 0;
+}
+
+/* A message each way. Who can do nothing gives up the core: the other side may share it. */
+static int move_messages(const struct measurement *m, int member, uint8_t *from, uint8_t *into, int64_t *send_ns, int64_t *recv_ns)
 {
     int64_t until_ns = gmi_deadline_after_ms(BENCH_STALL_MS);
-    int     fd = m->pair.fds[member];
-    for (size_t left = m->message_bytes; left > 0;) {
-        int64_t begin_ns = gmi_now_ns();
-        ssize_t n = is_sending ? send(fd, at, left, MSG_NOSIGNAL) : recv(fd, at, left, 0);
-        if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR)) return n == 0 ? ECONNRESET : errno;
+    int     fd = m->pair.fds[member], failed = 0;
+    size_t  out_left = m->message_bytes, in_left = m->message_bytes;
+    while (!failed && (out_left > 0 || in_left > 0)) {
+        size_t before = out_left + in_left;
+        failed = move_some(fd, from + m->message_bytes, &out_left, true, send_ns);
+        if (!failed) failed = move_some(fd, into + m->message_bytes, &in_left, false, recv_ns);
+        if (out_left + in_left < before) continue;
         if (gmi_deadline_passed(until_ns)) return ETIMEDOUT;
-        if (n < 0) {
-            sched_yield();
-            continue;
-        }
-        *busy_ns += gmi_now_ns() - begin_ns;
-        at += n;
-        left -= (size_t)n;
+        sched_yield();
     }
-    return 0;
+    return failed;
 }
 
 static size_t n_messages(const struct measurement *m)
 {
     size_t n = MOVED_BYTES / m->message_bytes;
+    if (n == 0) return 1;
     return n > MOST_MESSAGES ? MOST_MESSAGES : n;
 }
 
@@ -206,8 +243,7 @@ static int run_messages(struct bench_crew *crew, int member, void *job)
         for (size_t i = 0; i < n; i++, at += m->message_bytes) {
             if (at + m->message_bytes > half_bytes) at = 0;
             uint8_t *part = m->arrays[member] + at;
-            int      failed = move_message(m, member, part, true, &send_ns);
-            if (!failed) failed = move_message(m, member, part + half_bytes, false, &recv_ns);
+            int      failed = move_messages(m, member, part, part + half_bytes, &send_ns, &recv_ns);
             if (failed) return failed;
         }
         lesser(&f->send_us[member], (double)send_ns / 1e3 / (double)n);
@@ -280,20 +316,27 @@ static gm_status measure_calls(struct measurement *m, struct bench_turns *t, gm_
 
 static gm_status measure_reaches(struct measurement *m, struct bench_turns *t, gm_error *error)
 {
-    gm_status status = GM_OK;
-    double    send_us = 0, recv_us = 0;
+    const struct bench_turn_call *largest = &t->calls[0][BENCH_TURN_CALLS - 1];
+    gm_status                     status = GM_OK;
+    double                        send_us = 0, recv_us = 0;
     m->on_one_core = false;
-    m->message_bytes = REACH_MESSAGE_BYTES;
     for (int i = 0; i < BENCH_TURN_REACHES && status == GM_OK; i++) {
+        struct bench_turn_reach *reach = &t->reaches[i];
         m->walked_bytes = walks[i];
+        m->message_bytes = REACH_MESSAGE_BYTES;
         status = run_pair(m, 2, run_messages, error);
         if (i == 0) send_us = mean(m->found->send_us), recv_us = mean(m->found->recv_us);
         if (status == GM_OK) status = run_pair(m, 2, run_sums, error);
-        t->reaches[i] = (struct bench_turn_reach){ .walked_bytes = (double)walks[i],
-                                                   .send_factor = mean(m->found->send_us) / send_us,
-                                                   .recv_factor = mean(m->found->recv_us) / recv_us,
-                                                   .add_Bps = MOVED_BYTES / mean(m->found->add_us) * 1e6,
-                                                   .add_kept_Bps = MOVED_BYTES / mean(m->found->add_kept_us) * 1e6 };
+        *reach = (struct bench_turn_reach){ .walked_bytes = (double)walks[i],
+                                            .send_factor = mean(m->found->send_us) / send_us,
+                                            .recv_factor = mean(m->found->recv_us) / recv_us,
+                                            .add_Bps = MOVED_BYTES / mean(m->found->add_us) * 1e6,
+                                            .add_kept_Bps = MOVED_BYTES / mean(m->found->add_kept_us) * 1e6 };
+        m->message_bytes = walks[i] / 2;
+        double n_largest = (double)m->message_bytes / largest->bytes;
+        if (status == GM_OK) status = run_pair(m, 2, run_messages, error);
+        reach->deep_send_factor = mean(m->found->send_us) / n_largest / largest->send_us;
+        reach->deep_recv_factor = mean(m->found->recv_us) / n_largest / largest->recv_us;
     }
     return status;
 }
@@ -303,6 +346,8 @@ static gm_status measure_turns(struct measurement *m, struct bench_turns *t, gm_
     gm_status status = run_pair(m, 1, run_misses, error);
     t->miss_us = m->found->miss_us;
     t->yield_us = m->found->yield_us;
+    if (status == GM_OK) status = run_pair(m, 1, run_acks, error);
+    t->ack_us = fmax(m->found->us[0] - m->found->us[1], 0.001);
     if (status == GM_OK) status = run_pair(m, 2, run_turns, error);
     if (status != GM_OK) return status;
     double turn_us = fmax(m->found->us[0], m->found->us[1]);

@@ -19,13 +19,15 @@ struct bench_turn_call {
 /* The same by how much each of two walks: beyond caches all takes longer. */
 struct bench_turn_reach {
     double walked_bytes;
-    double send_factor, recv_factor; /* what bytes take, as a multiple of the above */
+    double send_factor, recv_factor; /* what bytes of middling messages take, as a multiple of the above */
+    double deep_send_factor, deep_recv_factor; /* ... of a message as large as half of the walk, beside the largest above */
     double add_Bps;      /* bytes of two values that become one, of one core; what is added to ours lies in a cache */
     double add_kept_Bps; /* ... or was kept where nothing has touched it since */
 };
 
 struct bench_turns {
     double miss_us;   /* a receive that finds nothing */
+    double ack_us;    /* a receive takes longer by this where nothing is sent the other way: it is acknowledged at once */
     double yield_us;  /* sched_yield where nobody else wants the core */
     double switch_us; /* ... more where another process goes on */
     double wake_us;   /* from the end of a send until a process that slept in poll goes on */

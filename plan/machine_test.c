@@ -36,6 +36,14 @@ static void fill(struct plan_machine *machine)
     machine->layers = (struct gmt_layers){ .sizes = { 784, 64, 10 }, .n_sizes = 3 };
     machine->has_link = true;
     machine->link = (struct plan_link){ 25.5, 1.17e8 };
+    machine->has_turns = true;
+    machine->turns = (struct bench_turns){ .miss_us = 0.3, .ack_us = 2.1, .yield_us = 0.4, .switch_us = 0.8, .wake_us = 1.0 / 3 };
+    for (int i = 0; i < BENCH_TURN_CALLS; i++) {
+        machine->turns.calls[0][i] = (struct bench_turn_call){ 80 << i, 1.1 + i, 0.7 + i };
+        machine->turns.calls[1][i] = (struct bench_turn_call){ 90 << i, 2.1 + i, 1.7 + i };
+    }
+    for (int i = 0; i < BENCH_TURN_REACHES; i++)
+        machine->turns.reaches[i] = (struct bench_turn_reach){ 1000 << i, 1.01 + i, 1.02 + i, 1.03 + i, 1.04 + i, 1e10 + i, 1e9 + i };
     for (int n = 1; n <= 4; n *= 2) {
         struct plan_crew *crew = plan_machine_add_crew(machine, n, 1);
         crew->n_speeds = 2;
@@ -85,6 +93,9 @@ static void a_profile_comes_back_as_it_was_saved(void **state)
     assert_true(loaded.n_cores == 2 && loaded.layers.n_sizes == 3 && loaded.layers.sizes[1] == 64);
     assert_true(loaded.has_link && loaded.link.latency_us == 25.5 && loaded.link.bandwidth_Bps == 1.17e8);
     assert_true(fabs(loaded.reduce_Bps / saved.reduce_Bps - 1) < 1e-14);
+    assert_true(loaded.has_turns);
+    const double *saved_turns = (const double *)(const void *)&saved.turns, *loaded_turns = (const double *)(const void *)&loaded.turns;
+    for (size_t i = 0; i < sizeof saved.turns / sizeof(double); i++) assert_near(loaded_turns[i], saved_turns[i]);
     for (int i = 0; i < 3; i++) {
         const struct plan_crew *a = &saved.crews[i], *b = &loaded.crews[i];
         assert_true(a->workers == b->workers && a->threads == b->threads && a->n_speeds == b->n_speeds);

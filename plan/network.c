@@ -178,6 +178,7 @@ static void charge_send(struct plan_end *end, const uint8_t *body, size_t asked_
 {
     struct plan_network *n = end->network;
     n->n_misses = 0;
+    end->has_sent = true;
     if (end->message_at != body || end->message_left_bytes == 0 || body == NULL) end->message_bytes = end->message_left_bytes = asked_bytes;
     if (is_measured(end)) charge_ps(n, plan_turns_send_ps(n->costs.turns, end->on_one_core, end->message_bytes, moved_bytes));
     else charge_ps(n, plain_call_ps(n, moved_bytes));
@@ -287,6 +288,7 @@ static gm_status recv_some(struct gmi_link *link, const struct iovec *parts, int
         if (got_bytes < parts[i].iov_len) break;
     }
     end->unread_bytes -= *moved_bytes;
+    if (is_measured(end) && !end->has_sent) charge_ps(n, n->costs.turns->ack_ps);
     if (!is_measured(end)) charge_ps(n, plain_call_ps(n, *moved_bytes));
     if (end->other->wants_room) {
         end->other->wants_room = false;

@@ -61,6 +61,7 @@ struct plan_end {
     struct plan_end     *other;
     int                  rank;
     bool                 on_one_core; /* its two ranks share one */
+    bool                 has_sent;
     uint32_t             number; /* as a target of events */
 
     /* A call that wants to send more than a grain is carried on by the next ones, from where it has come to. */

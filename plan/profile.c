@@ -68,6 +68,7 @@ static const struct turn_list turn_lists[] = {
     { "message_bytes", CALLS(0, bytes) }, { "send_us", CALLS(0, send_us) }, { "recv_us", CALLS(0, recv_us) },
     { "one_core_message_bytes", CALLS(1, bytes) }, { "one_core_send_us", CALLS(1, send_us) }, { "one_core_recv_us", CALLS(1, recv_us) },
     { "walked_bytes", REACHES(walked_bytes) }, { "send_factor", REACHES(send_factor) }, { "recv_factor", REACHES(recv_factor) },
+    { "deep_send_factor", REACHES(deep_send_factor) }, { "deep_recv_factor", REACHES(deep_recv_factor) },
     { "add_Bps", REACHES(add_Bps) }, { "add_kept_Bps", REACHES(add_kept_Bps) },
 };
 
@@ -78,6 +79,7 @@ static cJSON *turns_to_json(const struct bench_turns *turns)
 {
     cJSON *object = cJSON_CreateObject();
     cJSON_AddNumberToObject(object, "miss_us", turns->miss_us);
+    cJSON_AddNumberToObject(object, "ack_us", turns->ack_us);
     cJSON_AddNumberToObject(object, "yield_us", turns->yield_us);
     cJSON_AddNumberToObject(object, "switch_us", turns->switch_us);
     cJSON_AddNumberToObject(object, "wake_us", turns->wake_us);
@@ -269,6 +271,7 @@ static void read_crews(struct reader *reader, const cJSON *root, struct plan_mac
 static void read_turns(struct reader *reader, const cJSON *object, struct bench_turns *turns)
 {
     turns->miss_us = number(reader, object, "miss_us", 0);
+    turns->ack_us = number(reader, object, "ack_us", 0);
     turns->yield_us = number(reader, object, "yield_us", 0);
     turns->switch_us = number(reader, object, "switch_us", 0);
     turns->wake_us = number(reader, object, "wake_us", 0);

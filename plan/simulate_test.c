@@ -115,6 +115,57 @@ static void cores_add_their_time_to_the_closed_form(void **state)
     assert_close(&s, expected_ms, 0.02);
 }
 
+/* Messages cost as much whatever their size; bytes, nothing. */
+static struct bench_turns turns_of_few_bytes(void)
+{
+    struct bench_turns t = { .miss_us = 0.5, .yield_us = 0.5, .switch_us = 1, .wake_us = 20 };
+    for (int i = 0; i < BENCH_TURN_CALLS; i++)
+        t.calls[0][i] = t.calls[1][i] = (struct bench_turn_call){ .bytes = 100 << i, .send_us = 4, .recv_us = 1 };
+    for (int i = 0; i < BENCH_TURN_REACHES; i++)
+        t.reaches[i] = (struct bench_turn_reach){ 1000 << i, 1, 1, 1, 1, 1e15, 1e15 };
+    return t;
+}
+
+static struct plan_simulation on_one_host(int n_ranks, int n_cores, const struct bench_turns *turns)
+{
+    struct plan_simulation s = of("doubling", n_ranks, 4);
+    s.ranks_per_host = n_ranks;
+    s.cores_per_host = n_cores;
+    s.turns = turns;
+    s.links.local_latency_us = s.links.local_bandwidth_Bps = 0;
+    return s;
+}
+
+static void calls_take_what_was_measured(void **state)
+{
+    (void)state;
+    struct bench_turns     t = turns_of_few_bytes();
+    struct plan_simulation s = on_one_host(2, 2, &t);
+    assert_close(&s, (4 + 0.5 + 0.5 + 0.5 + 1) / 1e3, 0.001); /* sent; twice nothing is there; the core given up; received */
+}
+
+static void ranks_of_one_core_have_it_in_turn(void **state)
+{
+    (void)state;
+    struct bench_turns     t = turns_of_few_bytes();
+    struct plan_simulation s = on_one_host(2, 1, &t);
+    double                 each_us = 4 + 0.5 + 0.5 + 0.5 + 1;
+    assert_true(step_ms(&s) * 1e3 >= 2 * (4 + 1) + t.switch_us);
+    assert_true(step_ms(&s) * 1e3 <= 2 * each_us + 3 * t.switch_us);
+}
+
+static void who_has_slept_is_woken(void **state)
+{
+    (void)state;
+    struct bench_turns     t = turns_of_few_bytes();
+    struct plan_simulation s = on_one_host(2, 2, &t);
+    s.n_stragglers = 1;
+    s.stragglers[0] = (struct plan_straggler){ .rank = 1, .factor = 1, .delay_ms = 1 };
+    assert_close(&s, 1 + (4 + 20 + 1) / 1e3, 0.001);
+    s.stragglers[0].delay_ms = 0.03; /* that long it tries */
+    assert_close(&s, 0.03 + (4 + 1) / 1e3, 0.03);
+}
+
 /* ---- bytes ----------------------------------------------------------------------------------------- */
 
 static void check_bytes(const struct plan_simulation *s)
@@ -305,6 +356,9 @@ int main(void)
         cmocka_unit_test(halving_takes_the_time_of_its_closed_form),
         cmocka_unit_test(a_tree_takes_the_time_of_its_closed_form),
         cmocka_unit_test(cores_add_their_time_to_the_closed_form),
+        cmocka_unit_test(calls_take_what_was_measured),
+        cmocka_unit_test(ranks_of_one_core_have_it_in_turn),
+        cmocka_unit_test(who_has_slept_is_woken),
         cmocka_unit_test(every_algorithm_sends_the_bytes_of_its_formula),
         cmocka_unit_test(ranks_of_a_host_share_its_card),
         cmocka_unit_test(a_hierarchical_ring_sends_less_between_hosts_than_a_flat_direct_exchange),

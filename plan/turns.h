@@ -14,6 +14,8 @@ struct plan_turns {
     int64_t miss_ps, yield_ps, switch_ps, wake_ps;
     int64_t try_ps; /* so long a rank tries before it sleeps (comm/engine.c) */
     double  send_factor, recv_factor; /* of bytes in memory that is walked through; scratch stays in a cache */
+    double  deep_send_factor, deep_recv_factor; /* ... in large messages, of which more lies in sockets */
+    int64_t ack_ps;
     double  add_ps, add_kept_ps;      /* for a byte */
 };
 

@@ -94,6 +94,7 @@ static size_t step_bytes(const struct ring *r, int step) { return gmi_op_chunk_b
 static size_t part_at(const struct ring *r, size_t chunk_bytes, int part)
 {
     size_t elem_bytes = r->op->codec.elem_bytes;
+    if (r->n_parts == 1) return part == 0 ? 0 : chunk_bytes; /* most calls, and no divisions */
     return gmi_chunk_first(chunk_bytes / elem_bytes, r->n_parts, part) * elem_bytes;
 }
 

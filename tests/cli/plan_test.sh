@@ -60,6 +60,13 @@ check "what was measured is shown" contains "$out" "measured in [0-9.]* s"
 capture gradmesh plan --profile "$scratch/this.json" --model 64,48,10 --batch 128 --world 1,2 --transport tcp
 check "its profile serves for another time" is "$status" 0
 
+capture gradmesh plan --simulate 2,3 --per-host 3 --profile "$scratch/this.json" --algorithm ring --size 64K
+check "a simulation is made of it" contains "$out" '^\* ring .* us '
+printf '{"format":"gradmesh machine profile 1","cores":2,"flops":1e9,"memory_Bps":1,"reduce_Bps":1,"codec_Bps":1,"crews":[]}' >"$scratch/old.json"
+capture gradmesh plan --simulate 2 --profile "$scratch/old.json"
+check "a profile without turns is wrong usage for that" is "$status" 2
+check "... in one sentence" contains "$err" 'does not say what turns on a core cost'
+
 capture small --verify --results "$scratch/results" --network loopback --json="$scratch/plan.json"
 check "to verify ends with 0 or 1, as the bar is held" [ "$status" -le 1 ]
 check "the status says whether the bar was held" contains "$scratch/plan.json" "\"held\":$([ "$status" = 0 ] && echo true || echo false)"
