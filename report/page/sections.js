@@ -261,14 +261,16 @@ gm.sections.push({
   build(data) {
     let plan = data.plans[data.plans.length - 1];
     const label = p => [p.regime, p.network, p.transport, p.wire && p.wire !== 'f32' ? p.wire : null, p.world_size === 1 ? '1 worker' : `${p.world_size} workers`].filter(Boolean).join(', ');
+    /* Two lines on a phone. */
+    const shortLabel = p => `${p.regime}, ${p.world_size}\n` + [p.network, p.transport, p.wire && p.wire !== 'f32' ? p.wire : null].filter(Boolean).join(', ');
     const measured = () => plan.points.some(p => gm.isNumber(p.measured_ms));
     const chart = gm.chart({
       id: 'plan', title: 'Predicted and measured step time', height: () => 120 + 42 * plan.points.length,
-      note: () => measured() ? 'The label is how far the prediction is off.' : 'Predicted only; gradmesh plan --verify measures the points that fit on this machine.',
+      note: () => measured() ? 'The label is how far the prediction is off: + predicted too long, − too short. The number beside a regime is that of workers.' : 'Predicted only; gradmesh plan --verify measures the points that fit on this machine.',
       option: width => ({
         grid: { left: 8, right: 70, top: 44, bottom: 34, containLabel: true }, legend: gm.legend(),
         xAxis: gm.axis('ms a step', { type: 'value', min: 0, nameLocation: 'middle', nameGap: 28 }),
-        yAxis: gm.axis('', { type: 'category', inverse: true, data: plan.points.map(label), axisTick: { show: false }, axisLabel: { color: gm.theme.colour('quiet'), width: width < 520 ? 110 : 260, overflow: 'break', fontSize: 12 } }),
+        yAxis: gm.axis('', { type: 'category', inverse: true, data: plan.points.map(width < 520 ? shortLabel : label), axisTick: { show: false }, axisLabel: { color: gm.theme.colour('quiet'), width: width < 520 ? 130 : 320, overflow: 'truncate', fontSize: 12, lineHeight: 14 } }),
         tooltip: { trigger: 'axis', axisPointer: { type: 'shadow', shadowStyle: { color: gm.theme.colour('hover') } },
           formatter: items => {
             const p = plan.points[items[0].dataIndex];
