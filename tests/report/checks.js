@@ -55,6 +55,17 @@ const checks = {
     return series.length === gm.data.scaling.length ? '' : `${series.length} points of ${gm.data.scaling.length} records`;
   },
 
+  /* After the window has changed: all charts are as wide as their places are now. */
+  isDrawnFor: width => until(() => innerWidth === width && [...gm.charts.values()].every(chart => Math.abs(chart.plot.clientWidth - chart.width) <= 1), 'the charts to follow the window'),
+
+  /* Of a trace with so many events, or a few more. */
+  saysWhatIsLeftOut(n) {
+    const [trace] = gm.data.traces, note = document.querySelector('#chart-timeline .note').textContent;
+    const all = trace.spans.length + trace.other.left_out_events;
+    if (all < n || all > n + 100) return `${all} spans are accounted for`;
+    return note.includes(`The last ${gm.number(trace.spans.length)} of ${gm.number(all)} spans`) ? '' : note;
+  },
+
   fits() {
     const root = document.documentElement;
     if (root.scrollWidth <= innerWidth) return '';

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/error.h"
@@ -208,10 +209,11 @@ static void the_page_fits_narrow_and_wide_windows_and_can_be_read_in_light_and_d
     static const char *const colours[] = { "light", "dark" };
     static const int         widths[] = { 320, 768, 1280, 1920 };
     needs_browser();
+    open_page("page.html");
     for (size_t c = 0; c < 2; c++)
         for (size_t w = 0; w < 4; w++) {
             set_window(widths[w], colours[c]);
-            open_page("page.html");
+            expect("isDrawnFor(innerWidth)");
             expect("chartsHaveMarks()");
             expect("fits()");
             expect("textIsReadable()");
@@ -265,6 +267,49 @@ static void more_records_change_the_page_in_place(void **state)
     expect_no_problem();
 }
 
+/* A training of four ranks: a step, its computing, a ring of six transfers. */
+static void write_long_trace(const char *path, int n_events)
+{
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    fputs("{\"otherData\":{\"world_size\":4},\"traceEvents\":[{\"ph\":\"M\",\"pid\":0,\"name\":\"process_name\",\"args\":{}}", file);
+    for (int i = 0, step = 1; i < n_events; step++) {
+        for (int rank = 0; rank < 4; rank++, i += 9) {
+            int at = step * 1000 + rank;
+            fprintf(file, ",{\"ph\":\"X\",\"pid\":%d,\"tid\":0,\"ts\":%d,\"dur\":900,\"name\":\"step\",\"cat\":\"step\",\"args\":{\"step\":%d}}", rank, at, step);
+            fprintf(file, ",{\"ph\":\"X\",\"pid\":%d,\"tid\":0,\"ts\":%d,\"dur\":400,\"name\":\"forward\",\"cat\":\"compute\"}", rank, at + 1);
+            fprintf(file, ",{\"ph\":\"X\",\"pid\":%d,\"tid\":1,\"ts\":%d,\"dur\":400,\"name\":\"all_reduce\",\"cat\":\"op\",\"args\":{\"seq\":%d,\"collective\":\"all_reduce\",\"algo\":\"ring\",\"count\":1024,\"bytes\":4096}}", rank, at + 410, step);
+            for (int k = 0; k < 6; k++) {
+                int chunk = (rank + 8 - k) % 4;
+                fprintf(file, ",{\"ph\":\"X\",\"pid\":%d,\"tid\":3,\"ts\":%d,\"dur\":50,\"name\":\"to\",\"cat\":\"send\",\"args\":{\"seq\":%d,\"collective\":\"all_reduce\",\"algo\":\"ring\",\"peer\":%d,\"step\":%d,\"phase\":\"%s\",\"chunk\":%d,\"first_elem\":%d,\"n_elems\":256,\"bytes\":1024,\"reduces\":%s}}",
+                        rank, at + 411 + 60 * k, step, (rank + 1) % 4, k, k < 3 ? "reduce-scatter" : "all-gather", chunk, 256 * chunk, k < 3 ? "true" : "false");
+            }
+        }
+    }
+    fputs("]}", file);
+    assert_int_equal(fclose(file), 0);
+}
+
+static void a_trace_of_200000_events_gives_a_page_that_opens_and_works(void **state)
+{
+    (void)state;
+    char        path[128];
+    struct stat about;
+    needs_browser();
+    snprintf(path, sizeof path, "%s/long.trace.json", directory);
+    write_long_trace(path, 200000);
+    assert_true(run("report long.trace.json -o long.html"));
+    snprintf(path, sizeof path, "%s/long.html", directory);
+    assert_int_equal(stat(path, &about), 0);
+    assert_true(about.st_size < 10000000);
+    set_window(1280, "light");
+    open_page("long.html");
+    expect("chartsHaveMarks()");
+    expect("saysWhatIsLeftOut(200000)");
+    expect("animationEndsRight(1 + 2 + 3 + 4)");
+    expect_no_problem();
+}
+
 static void texts_in_records_stay_texts(void **state)
 {
     (void)state;
@@ -282,6 +327,7 @@ int main(void)
         cmocka_unit_test(the_animation_advances_and_ends_with_the_sums_that_the_all_reduce_had),
         cmocka_unit_test(a_mark_under_the_mouse_tells_what_it_is),
         cmocka_unit_test(more_records_change_the_page_in_place),
+        cmocka_unit_test(a_trace_of_200000_events_gives_a_page_that_opens_and_works),
         cmocka_unit_test(texts_in_records_stay_texts),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
