@@ -161,7 +161,7 @@
 
   gm.sections.push({
     id: 'ring', title: 'Why the ring is optimal',
-    lead: 'A recorded all-reduce, played again. Every rank starts with its own contribution (one colour) to each chunk. In the reduce-scatter a chunk travels around and is added up; then each rank owns one finished chunk, and in the all-gather the finished chunks travel around. So each rank sends 2(N−1)/N of the data, and no algorithm can do with less.',
+    lead: 'A recorded all-reduce, played again. Every rank starts with its own contribution (one colour) to each chunk. In the reduce-scatter a chunk travels around and is added up; then each rank owns one finished chunk, and in the all-gather the finished chunks travel around. So each rank sends 2(N−1)/N of the data. Less is impossible: to bring the N contributions to an element together takes N−1 transfers, to hand the sum to all another N−1, and the ring shares them equally among N ranks.',
     has: data => gm.replayable(data).length > 0,
     how: 'gradmesh bench all_reduce -n 4 --sizes 256K --algo ring --trace FILE, and the same with --algo naive',
     build(data) {
@@ -211,12 +211,20 @@
         for (const p of panels) p.resize(Math.min(620, side ? (wide - gap * (panels.length - 1)) / panels.length : wide));
         seek(at);
       };
+      /* What the difference comes to, from the recorded bytes. */
+      const comparison = () => {
+        const most = algo => { const p = panels.find(one => one.replay.algo === algo); return p ? Math.max(...p.replay.sent) : 0; };
+        const ring = most('ring'), ratio = most('naive') / ring;
+        if (!ring || !ratio) return '';
+        return Math.abs(ratio - 1) < 0.01 ? ` With ${set.n} ranks the ring and the naive way send the same; from three on the ring sends less.`
+          : ` A rank of the ring sent ${gm.bytes(ring)}; naively it was ${gm.number(ratio)} times as much.`;
+      };
       const setUp = () => {
         const replays = set.list.map(({ trace, op }) => gm.replay(trace, op));
         const most = Math.max(...replays.flatMap(r => [...r.sent, r.optimum])) * 1.02;
         panels = replays.map(replay => panel(replay, most));
         stage.replaceChildren(...panels.map(p => p.svg));
-        note.textContent = `${gm.size(set.bytes)} over ${set.n} ranks, from ${gm.listed(gm.unique(set.list.map(({ trace }) => trace.name.split('/').pop())))}. Under a chunk stands what an element of it would be if rank r had begun with r + 1: ${set.n * (set.n + 1) / 2} when all contributions are in it.`;
+        note.textContent = `${gm.size(set.bytes)} over ${set.n} ranks, from ${gm.listed(gm.unique(set.list.map(({ trace }) => trace.name.split('/').pop())))}. Under a chunk stands what an element of it would be if rank r had begun with r + 1: ${set.n * (set.n + 1) / 2} when all contributions are in it.` + comparison();
         choices.replaceChildren(
           ...(sets.length > 1 ? [gm.select('What', sets.map(s => [s.key, `${gm.size(s.bytes)}, ${s.n} ranks: ${s.list.map(o => o.op.algo).join(', ')}`]), set.key, key => { set = sets.find(s => s.key === key); at = 0; setUp(); resize(); })] : []),
           gm.select('Clock', [['bytes', 'bytes sent (all links alike)'], ['time', 'time, as recorded']], clock, value => { clock = value; at = 0; seek(0); }),

@@ -276,13 +276,21 @@ static void write_long_trace(const char *path, int n_events)
     for (int i = 0, step = 1; i < n_events; step++) {
         for (int rank = 0; rank < 4; rank++, i += 9) {
             int at = step * 1000 + rank;
-            fprintf(file, ",{\"ph\":\"X\",\"pid\":%d,\"tid\":0,\"ts\":%d,\"dur\":900,\"name\":\"step\",\"cat\":\"step\",\"args\":{\"step\":%d}}", rank, at, step);
+            fprintf(file, ",{\"ph\":\"X\",\"pid\":%d,\"tid\":0,\"ts\":%d,\"dur\":900,\"name\":\"step\",\"cat\":\"step\",\"args\":{\"step\":%d}}",
+                    rank, at, step);
             fprintf(file, ",{\"ph\":\"X\",\"pid\":%d,\"tid\":0,\"ts\":%d,\"dur\":400,\"name\":\"forward\",\"cat\":\"compute\"}", rank, at + 1);
-            fprintf(file, ",{\"ph\":\"X\",\"pid\":%d,\"tid\":1,\"ts\":%d,\"dur\":400,\"name\":\"all_reduce\",\"cat\":\"op\",\"args\":{\"seq\":%d,\"collective\":\"all_reduce\",\"algo\":\"ring\",\"count\":1024,\"bytes\":4096}}", rank, at + 410, step);
+            fprintf(file,
+                    ",{\"ph\":\"X\",\"pid\":%d,\"tid\":1,\"ts\":%d,\"dur\":400,\"name\":\"all_reduce\",\"cat\":\"op\",\"args\":{\"seq\":%d,"
+                    "\"collective\":\"all_reduce\",\"algo\":\"ring\",\"count\":1024,\"bytes\":4096}}",
+                    rank, at + 410, step);
             for (int k = 0; k < 6; k++) {
                 int chunk = (rank + 8 - k) % 4;
-                fprintf(file, ",{\"ph\":\"X\",\"pid\":%d,\"tid\":3,\"ts\":%d,\"dur\":50,\"name\":\"to\",\"cat\":\"send\",\"args\":{\"seq\":%d,\"collective\":\"all_reduce\",\"algo\":\"ring\",\"peer\":%d,\"step\":%d,\"phase\":\"%s\",\"chunk\":%d,\"first_elem\":%d,\"n_elems\":256,\"bytes\":1024,\"reduces\":%s}}",
-                        rank, at + 411 + 60 * k, step, (rank + 1) % 4, k, k < 3 ? "reduce-scatter" : "all-gather", chunk, 256 * chunk, k < 3 ? "true" : "false");
+                fprintf(file,
+                        ",{\"ph\":\"X\",\"pid\":%d,\"tid\":3,\"ts\":%d,\"dur\":50,\"name\":\"to\",\"cat\":\"send\",\"args\":{\"seq\":%d,"
+                        "\"collective\":\"all_reduce\",\"algo\":\"ring\",\"peer\":%d,\"step\":%d,\"phase\":\"%s\",\"chunk\":%d,"
+                        "\"first_elem\":%d,\"n_elems\":256,\"bytes\":1024,\"reduces\":%s}}",
+                        rank, at + 411 + 60 * k, step, (rank + 1) % 4, k, k < 3 ? "reduce-scatter" : "all-gather", chunk,
+                        256 * chunk, k < 3 ? "true" : "false");
             }
         }
     }
