@@ -85,5 +85,9 @@ gm.theme = {
   listeners: [],
   changed() { for (const listener of this.listeners) listener(); },
 };
+/* White or nearly black, whichever can be read better on a colour (#rrggbb). */
+gm.luminance = colour => [1, 3, 5].map(i => parseInt(colour.slice(i, i + 2), 16) / 255).map(v => v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4)
+  .reduce((sum, v, i) => sum + v * [0.2126, 0.7152, 0.0722][i], 0);
+gm.textOn = colour => gm.luminance(colour) > 0.19 ? '#101418' : '#ffffff';
 gm.regimeColour = regime => gm.theme.colour('regime-' + regime) || gm.theme.colour('regime-other');
 gm.prefersStill = () => matchMedia('(prefers-reduced-motion: reduce)').matches;

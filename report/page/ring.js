@@ -6,7 +6,7 @@
 
 {
   const PLAY_SECONDS = 16;
-  const titles = { ring: 'Ring', naive: 'Naive: everything to everybody' };
+  const titles = { ring: 'Ring', naive: 'Naive: whole buffers' };
   const titleOf = algo => titles[algo] || algo.charAt(0).toUpperCase() + algo.slice(1);
   const c = name => gm.theme.colour(name);
   const text = (x, y, size, colour, more, words) => gm.svg('text', { x, y, 'font-size': size, fill: colour, 'font-family': FONT, ...more }, words);

@@ -104,7 +104,7 @@
           if (wait) return { type: 'group', children: [rectangle, { type: 'rect', shape: { ...wait, r: rect.width > 6 ? 2 : 0 }, style: { fill: gm.theme.colour('part-wait') } }] };
         }
         if (rect.width < name.length * 6.5 + 8 || name === '' || outer.has(span)) return { ...rectangle, textContent: false }; // else that of the span that had its place before would stay
-        rectangle.textContent = { type: 'text', style: { text: name, fill: gm.theme.colour('on-span'), fontSize: 11, width: rect.width - 6, overflow: 'truncate' } };
+        rectangle.textContent = { type: 'text', style: { text: name, fill: gm.textOn(colourOf(span)), fontSize: 11, width: rect.width - 6, overflow: 'truncate' } };
         rectangle.textConfig = { position: 'inside' };
         return rectangle;
       };
