@@ -25,6 +25,16 @@ void gmi_error_write(gm_error *error, gm_status status, const char *format, ...)
     va_end(args);
 }
 
+/* glibc's own returns the text, that of POSIX whether there is one. */
+static const char *reason_of(int sys_errno, char *text, size_t text_bytes)
+{
+#ifdef __GLIBC__
+    return strerror_r(sys_errno, text, text_bytes);
+#else
+    return strerror_r(sys_errno, text, text_bytes) == 0 ? text : "an unknown error";
+#endif
+}
+
 void gmi_error_write_errno(gm_error *error, int sys_errno, const char *format, ...)
 {
     if (error == NULL || error->status != GM_OK) return;
@@ -36,5 +46,5 @@ void gmi_error_write_errno(gm_error *error, int sys_errno, const char *format, .
     size_t used = strlen(error->text);
     char reason[96];
     snprintf(error->text + used, sizeof error->text - used, ": %s",
-             strerror_r(sys_errno, reason, sizeof reason));
+             reason_of(sys_errno, reason, sizeof reason));
 }
