@@ -218,7 +218,6 @@ static bool seal(struct gmi_tls *t, const uint8_t *bytes, size_t n_bytes)
     if (t->n_queued == MAX_QUEUED || t->cap_bytes - t->out_end < RECORD_BYTES + 2 * OVERHEAD_BYTES) return false;
     if (t->n_records == REKEY_RECORDS && SSL_key_update(t->ssl, SSL_KEY_UPDATE_NOT_REQUESTED) == 1) t->n_records = 0;
     size_t written = 0;
-    ERR_clear_error();
     if (SSL_write_ex(t->ssl, bytes, n_bytes, &written) != 1 || written != n_bytes) {
         (void)is_garbled(t);
         return false;
@@ -264,6 +263,7 @@ static gm_status send_more(struct gmi_tls *t, const struct iovec *parts, int n_p
 {
     size_t    offered_bytes = total_of(parts, n_parts);
     gm_status status = flush(t);
+    ERR_clear_error(); /* else what is left over there were taken for a failure of ours */
     while (status == GM_OK && t->sealed_bytes < offered_bytes) {
         while (seal_next(t, parts, n_parts, t->sealed_bytes) && t->sealed_bytes < offered_bytes) {}
         if (t->fate != GM_OK) return t->fate;
@@ -293,9 +293,9 @@ gm_status gmi_tls_send_some(struct gmi_tls *t, const struct iovec *parts, int n_
 /* Fills a part as far as what has come allows: GM_OK when it is full. */
 static gm_status open_into(struct gmi_tls *t, const struct iovec *part, size_t *moved_bytes)
 {
+    ERR_clear_error();
     for (size_t done = 0; done < part->iov_len;) {
         size_t got = 0;
-        ERR_clear_error();
         if (SSL_read_ex(t->ssl, (uint8_t *)part->iov_base + done, part->iov_len - done, &got) != 1) {
             int why = SSL_get_error(t->ssl, 0);
             if (why == SSL_ERROR_WANT_READ) return t->arrival;
