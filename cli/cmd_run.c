@@ -7,6 +7,7 @@
 #include "cli/args.h"
 #include "cli/commands.h"
 #include "cli/output.h"
+#include "cli/worker.h"
 #include "launch/launcher.h"
 
 static const char summary[] = "Starts N copies of a program on this machine as one job and sees "
@@ -97,7 +98,8 @@ int cli_cmd_run(int argc, char **argv)
     double timeout_s = 0;
     int bind = 0;
     bool no_prefix = false, has_workers = false, is_encrypted = false;
-    const char *extra_env[] = { NULL, NULL };
+    const char *checksum = NULL, *extra_env[] = { NULL, NULL, NULL };
+    char checksum_env[64];
     /* clang-format off */
     const struct cli_option options[] = {
         { .name = "workers", .letter = 'n', .kind = CLI_INT, .integer = &n_workers,
@@ -113,6 +115,8 @@ int cli_cmd_run(int argc, char **argv)
           .default_text = "none", .help = "cores: rank r may run on the r-th core only" },
         { .name = "encrypt", .kind = CLI_FLAG, .flag = &is_encrypted,
           .help = "encrypt what goes over TCP (TLS 1.3, by the job's secret); not shared memory" },
+        { .name = "checksum", .kind = CLI_TEXT, .text = &checksum, .value_name = "off|crc32c",
+          .help = "check all that ranks send each other, block by block (default: off)" },
         { .name = "no-prefix", .kind = CLI_FLAG, .flag = &no_prefix,
           .help = "leave out the [R] before each line" },
     };
@@ -129,7 +133,13 @@ int cli_cmd_run(int argc, char **argv)
     if (parsed.n_operands == 0 || parsed.operands[0][0] == '\0') {
         return cli_usage_error(&command, "the program to run is missing");
     }
-    if (is_encrypted) extra_env[0] = "GRADMESH_ENCRYPT=1";
+    if (checksum != NULL && (status = cli_check_exchange(&command, NULL, NULL, NULL, checksum)) != 0) return status;
+    size_t n_extra = 0;
+    if (is_encrypted) extra_env[n_extra++] = "GRADMESH_ENCRYPT=1";
+    if (checksum != NULL) {
+        snprintf(checksum_env, sizeof checksum_env, "GRADMESH_CHECKSUM=%s", checksum);
+        extra_env[n_extra++] = checksum_env;
+    }
     const bool keeps_stdout = parsed.wants_json && parsed.json_path == NULL;
     const struct launch_options launch = {
         .n_workers = (int)n_workers,

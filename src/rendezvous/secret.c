@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <openssl/crypto.h>
 #include <openssl/evp.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -108,11 +109,25 @@ static gm_status read_file(struct gmi_secret *secret, const char *path, int fd, 
     return status;
 }
 
+/* A launcher names its memory so (launch/secret.h). Who does not see its process, in a container say, needs another way. */
+static gm_status not_opened(const char *path, int sys_errno, gm_error *error)
+{
+    int pid = 0, fd = 0, end = 0;
+    if (sscanf(path, "/proc/%d/fd/%d%n", &pid, &fd, &end) < 2 || path[end] != '\0') {
+        return gmi_error_set_errno(error, sys_errno, "the secret's file %.200s cannot be opened", path);
+    }
+    return gmi_error_set_errno(error, sys_errno,
+                               "the secret in the launcher's memory, %.200s, cannot be opened: process %d is gone, of another user, or "
+                               "in a PID namespace that is not seen from here; for workers in namespaces of their own give gradmesh "
+                               "run a file that they see too, by GRADMESH_SECRET_FILE (head -c 32 /dev/urandom >FILE; chmod 600 FILE)",
+                               path, pid);
+}
+
 gm_status gmi_secret_load(struct gmi_secret *secret, const char *path, gm_error *error)
 {
     struct stat info;
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-    if (fd < 0) return gmi_error_set_errno(error, errno, "the secret's file %.200s cannot be opened", path);
+    if (fd < 0) return not_opened(path, errno, error);
     gm_status status = fstat(fd, &info) == 0 ? check_file(path, &info, error)
                                              : gmi_error_set_errno(error, errno, "the secret's file %.200s", path);
     if (status == GM_OK) status = read_file(secret, path, fd, error);

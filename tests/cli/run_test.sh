@@ -22,6 +22,7 @@ usage "-n without a number" "whole number, not '2x'" -n 2x -- true
 usage "-n 0" 'from 1 to 1024, not 0' -n 0 -- true
 usage "-n without anything" 'wants a whole number after it' -n
 usage "port out of range" 'from 0 to 65535, not 70000' -n 1 --port 70000 -- true
+usage "unknown checksum" "no checksum 'md5'" -n 1 --checksum md5 -- true
 usage "wrong choice" "one of none, cores, not 'core'" -n 1 --bind core -- true
 usage "value for a flag" 'takes no value' -n 1 --no-prefix=yes -- true
 usage "beginning of a name" 'unknown option --time (did you mean --timeout?)' -n 1 --time 3 -- true
@@ -49,6 +50,20 @@ check "the launcher's variables replace inherited ones" is "$(value_of 0 RANK)" 
 check "the job around a job is named" is "$(value_of 0 GRADMESH_OUTER_JOBS)" outer
 capture gradmesh run -n 3 -- ls /proc/self/fd
 check "no descriptor leaks into a worker" is "$(grep -c '^\[2\]' "$out")" "$(ls /proc/self/fd | wc -l)"
+
+capture gradmesh run -n 2 --encrypt --checksum crc32c -- env
+check "--encrypt reaches the workers" contains "$out" '^\[1\] GRADMESH_ENCRYPT=1$'
+check "--checksum reaches the workers" contains "$out" '^\[1\] GRADMESH_CHECKSUM=crc32c$'
+
+# ---- workers that do not see the launcher's process, in whose memory the secret is
+if unshare -pf --mount-proc true 2>/dev/null; then
+    capture gradmesh run -n 2 -- unshare -pf --mount-proc gradmesh bench barrier --iters 1
+    check "a worker in a PID namespace of its own does not get in" is "$status" 1
+    check "it is told what to do" contains "$err" 'PID namespace that is not seen from here.*GRADMESH_SECRET_FILE'
+    head -c 32 /dev/urandom >"$scratch/secret" && chmod 600 "$scratch/secret"
+    capture env GRADMESH_SECRET_FILE="$scratch/secret" gradmesh run -n 2 -- unshare -pf --mount-proc gradmesh bench barrier --iters 1
+    check "with a file as secret it does" is "$status" 0
+fi
 
 printf 'fed\n' | gradmesh run -n 2 -- sh -c 'echo "$(wc -l)"' >"$out" 2>"$err"
 check "rank 0 reads standard input" contains "$out" '^\[0\] 1$'
