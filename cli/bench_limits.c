@@ -72,7 +72,7 @@ int cli_bench_limit_processes(int n_ranks)
     return n_ranks > BENCH_MAX_CREW ? BENCH_MAX_CREW : n_ranks;
 }
 
-gm_status cli_bench_quick_limit(int n_ranks, double *limit_gbps, gm_error *error)
+gm_status cli_bench_quick_limit(int n_ranks, bool is_encrypted, double *limit_gbps, gm_error *error)
 {
     struct bench_plan plan = { .kinds = 1u << BENCH_DUPLEX,
                                .is_tcp_only = true,
@@ -81,10 +81,19 @@ gm_status cli_bench_quick_limit(int n_ranks, double *limit_gbps, gm_error *error
     struct limits *limits = gmi_alloc(1, sizeof *limits);
     if (limits == NULL) return gmi_error_set(error, GM_ERR_NOMEM, "no memory");
     limits->n_limits = bench_limits_plan(&plan, limits->limits, BENCH_MAX_LIMITS);
+    if (is_encrypted) {
+        const struct bench_plan cipher = { .kinds = 1u << BENCH_CIPHER, .n_processes = plan.n_processes };
+        limits->n_limits += bench_limits_plan(&cipher, limits->limits + limits->n_limits, BENCH_MAX_LIMITS - limits->n_limits);
+    }
     gm_status status = measure_all(limits, 3, (size_t)256 << 20, &progress, error);
-    if (status == GM_OK)
-        *limit_gbps = bench_limit_median(
-            bench_limits_best(limits->limits, limits->n_limits, BENCH_DUPLEX, BENCH_TCP));
+    if (status == GM_OK) {
+        const struct bench_limit *l = limits->limits;
+        *limit_gbps = bench_limit_median(bench_limits_best(l, limits->n_limits, BENCH_DUPLEX, BENCH_TCP));
+        if (is_encrypted) {
+            double cipher_gbps = bench_limit_median(bench_limits_best(l, limits->n_limits, BENCH_CIPHER, BENCH_MEMORY));
+            *limit_gbps = 1 / (1 / *limit_gbps + 2 / cipher_gbps);
+        }
+    }
     gmi_free(limits);
     return status;
 }

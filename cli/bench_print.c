@@ -53,8 +53,9 @@ void cli_bench_print_head(FILE *file, const struct cli_bench_setting *s)
             s->wire != NULL ? s->wire : "");
     fprintf(file, "# time: median over the iterations, in each the slowest rank's; GB = 10^9 B\n");
     if (s->limit_gbps > 0)
-        fprintf(file, "# frac: bus bandwidth over %.3f GB/s, the duplex limit of %d processes\n",
-                s->limit_gbps, s->limit_processes);
+        fprintf(file, "# frac: bus bandwidth over %.3f GB/s, %s %d processes\n", s->limit_gbps,
+                s->is_encrypted ? "1 / (1/plain + 2/cipher), where plain is the duplex limit of" : "the duplex limit of",
+                s->limit_processes);
     fprintf(file, "#\n#%42s%s%23s%s%25s\n", "", gap, "out-of-place", gap, "in-place");
     fprintf(file, "#%11s %13s %6s %6s %6s %9s %7s %7s%s %6s %9s %7s %7s%s %6s%s %s\n", "size", "count",
             "type", "redop", "root", "time", "algbw", "busbw", fraction, "#wrong", "time", "algbw",

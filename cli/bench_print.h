@@ -23,6 +23,7 @@ struct cli_bench_setting {
     const char *wire; /* in which elements travel: "bf16", ...; NULL: in their own */
     double limit_gbps; /* what one process's link carries each way; 0: not asked for */
     int    limit_processes;
+    bool   is_encrypted;
 };
 
 /* One row: one size with one algorithm, out of place, in place or both. */

@@ -301,7 +301,7 @@ static gm_status find_limit(struct bench *bench)
     const char *known = getenv(CLI_BENCH_LIMIT_VARIABLE);
     if (!bench->args->wants_fraction || bench->rank != 0) return GM_OK;
     if (known != NULL && cli_read_real(known, &bench->setting.limit_gbps)) return GM_OK;
-    return cli_bench_quick_limit(bench->n_ranks, &bench->setting.limit_gbps, &bench->error);
+    return cli_bench_quick_limit(bench->n_ranks, bench->args->is_encrypted, &bench->setting.limit_gbps, &bench->error);
 }
 
 /* A format is worth a word where it changes something. */
@@ -319,6 +319,7 @@ static gm_status run_bench(struct bench *bench, const struct cli_join *place)
         status = gmi_error_set(&bench->error, GM_ERR_ARG, "there is no root %lld in a world of %d",
                                (long long)bench->args->root, bench->n_ranks);
     bench->setting.n_ranks = bench->n_ranks;
+    bench->setting.is_encrypted = bench->args->is_encrypted;
     bench->setting.limit_processes = cli_bench_limit_processes(bench->n_ranks);
     if (status == GM_OK) status = get_memory(bench);
     if (status == GM_OK) status = find_limit(bench);
