@@ -2,6 +2,8 @@
  * other end is a port of a bridge. A cable is pulled in every phase of a communicator's life; within three seconds
  * everybody names somebody at an end of it. Skipped where namespaces or bridges may not be made. */
 #include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -10,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -216,6 +219,53 @@ static void a_bridge_with_the_same_address_on_every_host_is_not_taken(void **sta
     ranks_finish(start(state, have_a_misleading_bridge, NULL, 0));
 }
 
+/* ---- congestion control ------------------------------------------------------------------------------ */
+
+#define CONGESTION "/proc/sys/net/ipv4/tcp_congestion_control"
+
+static bool may_use_bbr(void)
+{
+    char text[16] = "";
+    write_file(CONGESTION, "bbr");
+    int fd = open(CONGESTION, O_RDONLY);
+    if (fd >= 0) (void)!read(fd, text, sizeof text - 1);
+    if (fd >= 0) close(fd);
+    return strncmp(text, "bbr", 3) == 0;
+}
+
+/* Of this process's connections to other hosts. */
+static int count_going_by(const char *wanted)
+{
+    int n = 0;
+    for (int fd = 0; fd < 1024; fd++) {
+        struct sockaddr_in peer;
+        socklen_t          peer_bytes = sizeof peer;
+        char               name[16] = "";
+        socklen_t          name_bytes = sizeof name - 1;
+        if (getpeername(fd, (struct sockaddr *)&peer, &peer_bytes) != 0 || peer.sin_family != AF_INET) continue;
+        n += getsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, name, &name_bytes) == 0 && strcmp(name, wanted) == 0;
+    }
+    return n;
+}
+
+static void be_near_under_bbr(struct rank_self *self)
+{
+    double one = 1;
+    be_on_a_host_of_ones_own(self);
+    rank_check(self, may_use_bbr());
+    self->options.algorithm = "ring";
+    rank_create(self);
+    rank_ok(self, gm_all_reduce(self->comm, &one, &one, 1, GM_F64, GM_SUM));
+    rank_check(self, count_going_by("reno") >= 2);
+    rank_destroy(self);
+}
+
+static void links_to_near_hosts_go_by_reno_instead_of_bbr(void **state)
+{
+    if (!has_network || !may_use_bbr()) skip();
+    ranks_finish(start(state, be_near_under_bbr, NULL, 0));
+}
+
 /* ---- start-up -------------------------------------------------------------------------------------- */
 
 enum { LATE = 3, LOST = 1, CONNECT_MS = 9000, JOIN_MS = 2000 };
@@ -269,6 +319,7 @@ int main(void)
         TEST(a_cut_between_two_neighbours_is_blamed_on_one_of_them),
         TEST(so_is_a_cut_between_two_that_encrypt),
         TEST(a_bridge_with_the_same_address_on_every_host_is_not_taken),
+        TEST(links_to_near_hosts_go_by_reno_instead_of_bbr),
         TEST(a_rank_cut_off_at_the_start_is_missed_by_name),
     };
     return cmocka_run_group_tests_name("network", tests, NULL, NULL);
