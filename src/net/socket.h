@@ -42,7 +42,7 @@ bool gmi_socket_is_our_trouble(int sys_errno);
 bool gmi_socket_is_over(int fd);
 
 /* Small messages go out at once (TCP_NODELAY); connections within this host, and near ones whose congestion control is
- * bbr, go by reno. Of a connected socket. */
+ * bbr, go by reno; towards hosts beside this one the send buffer is small. Of a connected socket. */
 void gmi_socket_tune(int fd);
 
 /* The kernel ends the connection (ETIMEDOUT) when the other host has not answered for so long, idle or not. On a
