@@ -172,8 +172,11 @@ $(BUILD)/fuzz: $(BUILD)/obj/tests/fuzz/main.o $(BUILD)/support.a $(BUILD)/progra
 lint:  ## cppcheck, clang-tidy and gcc's analyzer; what is right all the same stands in tools/lint.allowed
 	@sh tools/lint.sh
 
-# What valgrind can run in minutes: everything in one process, and some over several.
-VALGRIND_TESTS ?= $(filter-out src/comm/env_test,$(patsubst %.c,%,$(wildcard src/*_test.c src/*/*_test.c launch/*_test.c))) \
+# What valgrind can run in minutes: everything in one process, and some over several. Left out: a test that starts itself by
+# /proc/self/exe, which is valgrind there; one that counts descriptors, of which valgrind keeps some; env_test.
+VALGRIND_TESTS ?= $(filter-out src/comm/env_test src/rendezvous/passing_test launch/launcher_test,$(patsubst %.c,%,$(wildcard src/*_test.c src/*/*_test.c launch/*_test.c))) \
+                  cli/args_test cli/jobs_test train/verify_test train/checkpoint_test report/record_test plan/network_test \
+                  plan/simulate_test tests/api/options_test tests/api/arguments_test \
                   tests/simulate/mismatch_test tests/simulate/by_hand_test tests/fuzz/replay_test \
                   tests/processes/memory_test tests/processes/messages_test tests/processes/checksum_test
 valgrind: $(patsubst %,$(BUILD)/tests/%,$(VALGRIND_TESTS))  ## the tests of one process, and some of several, under valgrind's memcheck

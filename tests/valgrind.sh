@@ -10,7 +10,7 @@ failed=0
 for test in "$@"; do
     log=$log_dir/$(echo "$test" | tr / _).log
     TEST_SLOWNESS=20 timeout "${VALGRIND_LIMIT:-900}" valgrind -q --error-exitcode=99 --leak-check=full \
-        --errors-for-leak-kinds=definite "$BUILD/tests/$test" >"$log" 2>&1
+        --suppressions=tests/valgrind.supp --errors-for-leak-kinds=definite "$BUILD/tests/$test" >"$log" 2>&1
     status=$?
     if [ $status = 0 ] && ! grep -q '^==[0-9]*== [A-Z0-9]' "$log"; then
         echo "clean   $test"
