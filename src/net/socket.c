@@ -198,7 +198,7 @@ void gmi_socket_tune(int fd)
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
     /* Refused: the machine's default stays. */
     if (wants_reno(fd)) setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, "reno", 4);
-    /* Less waits in the kernel, and the copies into it cost less. docs/tuning.md */
+    /* Less waits in the kernel, and the processor has less to do. docs/tuning.md */
     if (!is_local(fd) && is_within(fd, BESIDE_US)) setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &buffer_bytes, sizeof buffer_bytes);
 }
 
