@@ -254,7 +254,7 @@ static void set_costs(struct sim *sim)
     sim->turns.wake_ps = ps(l->wake_us, PS_PER_US);
     sim->add_ps = sim->add_kept_ps = ps_per_byte(l->add_Bps);
     sim->charge.core_ps = &sim->network.core_ps;
-    size_t part_bytes = gmi_part_bytes(sim->n_ranks, sim->layout.n_hosts > 1 ? GMI_KIND_NETWORK : GMI_KIND_LOOPBACK);
+    size_t part_bytes = gmi_part_bytes(&sim->ranks[0].group);
     sim->part_bytes = 2 * grain_bytes > part_bytes ? 2 * grain_bytes : part_bytes;
     plan_network_init(&sim->network, &costs, &sim->events, sim->layout.host, sim->cards);
 }
@@ -278,7 +278,8 @@ static void begin_rank(struct sim *sim, int rank)
     struct sim_rank              *r = &sim->ranks[rank];
     double                        compute_ms = s->compute_ms * (1 + s->jitter * gmi_rng_unit(s->seed, (uint64_t)rank));
     *r = (struct sim_rank){ .sim = sim, .slowness = 1, .sleeps_for = -1 };
-    r->group = (struct gmi_group){ .rank = rank, .n_ranks = sim->n_ranks, .id = 1, .layout = sim->layout, .find_port = find_port };
+    r->group = (struct gmi_group){ .rank = rank, .n_ranks = sim->n_ranks, .id = 1, .layout = sim->layout, .find_port = find_port,
+                                   .kind = sim->layout.n_hosts > 1 ? GMI_KIND_NETWORK : GMI_KIND_LOOPBACK };
     put_on_core(sim, r, rank);
     for (int i = 0; i < s->n_stragglers; i++) {
         if (s->stragglers[i].rank != rank) continue;
@@ -306,8 +307,8 @@ gm_status sim_init(struct sim *sim, const struct plan_simulation *s, gm_error *e
     if (sim->cores_per_host > 0) sim->cores = gmi_alloc((size_t)sim->layout.n_hosts * (size_t)sim->cores_per_host, sizeof *sim->cores);
     sim->ranks = gmi_alloc((size_t)s->n_ranks, sizeof *sim->ranks);
     if (sim->cards == NULL || (sim->cores == NULL && sim->cores_per_host > 0) || sim->ranks == NULL) goto no_memory;
-    set_costs(sim);
     for (int rank = 0; rank < s->n_ranks; rank++) begin_rank(sim, rank);
+    set_costs(sim);
     if (s->n_ranks > 1 && (!connect_ranks(sim) || !reserve_memory(sim))) goto no_memory;
     if (s->turns != NULL) set_turns(sim);
     return GM_OK;

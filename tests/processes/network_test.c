@@ -226,7 +226,7 @@ static void a_bridge_with_the_same_address_on_every_host_is_not_taken(void **sta
 static bool may_use_bbr(void)
 {
     char text[16] = "";
-    write_file(CONGESTION, "bbr");
+    hosts_run("echo bbr > " CONGESTION);
     int fd = open(CONGESTION, O_RDONLY);
     if (fd >= 0) (void)!read(fd, text, sizeof text - 1);
     if (fd >= 0) close(fd);
@@ -251,7 +251,7 @@ static int count_going_by(const char *wanted)
 static void be_near_under_bbr(struct rank_self *self)
 {
     double one = 1;
-    be_on_a_host_of_ones_own(self);
+    hosts_move_to_own(self);
     rank_check(self, may_use_bbr());
     self->options.algorithm = "ring";
     rank_create(self);
