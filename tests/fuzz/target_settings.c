@@ -60,6 +60,7 @@ static void split_host_and_port(struct fuzz_input *in)
     int      port = -1;
     gm_error error;
     if (!fuzz_line(in, text, sizeof text)) return;
+    gmi_error_clear(&error);
     if (gmi_host_port_split(text, host, sizeof host, &port, &error) == GM_OK) {
         fuzz_check(port >= 0 && port <= 65535 && strlen(host) < sizeof host);
     }
