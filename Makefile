@@ -173,8 +173,8 @@ lint:  ## cppcheck, clang-tidy and gcc's analyzer; what is right all the same st
 	@sh tools/lint.sh
 
 # What valgrind can run in minutes: everything in one process, and some over several. Left out: a test that starts itself by
-# /proc/self/exe, which is valgrind there; one that counts descriptors, of which valgrind keeps some; env_test.
-VALGRIND_TESTS ?= $(filter-out src/comm/env_test src/rendezvous/passing_test launch/launcher_test,$(patsubst %.c,%,$(wildcard src/*_test.c src/*/*_test.c launch/*_test.c))) \
+# /proc/self/exe, which is valgrind there, and one that counts descriptors, of which valgrind keeps some.
+VALGRIND_TESTS ?= $(filter-out src/rendezvous/passing_test launch/launcher_test,$(patsubst %.c,%,$(wildcard src/*_test.c src/*/*_test.c launch/*_test.c))) \
                   cli/args_test cli/jobs_test train/verify_test train/checkpoint_test report/record_test plan/network_test \
                   plan/simulate_test tests/api/options_test tests/api/arguments_test \
                   tests/simulate/mismatch_test tests/simulate/by_hand_test tests/fuzz/replay_test \
