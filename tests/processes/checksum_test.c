@@ -41,18 +41,21 @@ ssize_t recvmsg(int fd, struct msghdr *message, int flags)
 
 /* ---- memory: the module in which the rings lie ---------------------------------------------------- */
 
-/* Changes one bit of payload that lies in a ring. */
+/* Changes one bit of payload that lies in a ring: behind what the barrier's last read may have taken along, and before what is
+ * still being copied there. */
 static bool flip_in_memory(void)
 {
+    enum { INTO_BYTES = 256 * 1024, FAR_BYTES = 512 * 1024 };
     char  line[512];
     bool  is_flipped = false;
     FILE *maps = fopen("/proc/self/maps", "r");
     while (maps != NULL && !is_flipped && fgets(line, sizeof line, maps) != NULL) {
         unsigned long first, end;
         if (strstr(line, "memfd:") == NULL || sscanf(line, "%lx-%lx", &first, &end) != 2) continue;
-        for (uint8_t *at = (uint8_t *)first; at + 64 < (uint8_t *)end && !is_flipped; at += 4) { // NOLINT(performance-no-int-to-ptr)
-            if (memcmp(at, &PATTERN, 4) != 0 || memcmp(at + 32, &PATTERN, 4) != 0) continue;
-            at[32] ^= 1;
+        for (uint8_t *at = (uint8_t *)first; at + FAR_BYTES + 4 < (uint8_t *)end && !is_flipped; at += 4) { // NOLINT(performance-no-int-to-ptr)
+            if (memcmp(at, &PATTERN, 4) != 0 || memcmp(at + INTO_BYTES, &PATTERN, 4) != 0 || memcmp(at + FAR_BYTES, &PATTERN, 4) != 0)
+                continue;
+            at[INTO_BYTES] ^= 1;
             is_flipped = true;
         }
     }
@@ -95,6 +98,7 @@ static void gather_once(struct rank_self *self)
     size_t n_wrong = 0;
     for (size_t i = 0; i < (size_t)N * COUNT; i++) n_wrong += memcmp(&all[i], &PATTERN, 4) != 0;
     self->record->numbers[0] = n_wrong;
+    if (status == GM_OK) status = gm_barrier(self->comm); /* a rank may have all it needs before it hears of the flip */
     rank_record(self, status);
     free(values);
     free(all);
