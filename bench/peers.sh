@@ -14,6 +14,8 @@
 #     --rates LIST     default 1gbit,10gbit
 #     --cc NAME        default reno
 #     --budget S       seconds of iterations for one size; default 0.15
+#     --near NS        only while a cache line takes less than that from one core to the other
+#                      (bench/peers/cores_apart.c): a host may move a virtual machine's cores apart
 #     --out DIR        default bench/results; SET.jsonl has the raw records, summary.md the tables
 #     --readme FILE    puts the short table between <!-- peers:begin --> and <!-- peers:end --> in FILE
 #     --append         adds to what is in --out instead of beginning anew: sets, worlds and systems can so be
@@ -26,7 +28,7 @@ set -u
 cd "$(dirname "$0")/.." || exit 1
 build=${BUILD:-build} python=${PYTHON:-/usr/bin/python3}
 sets=tcp,shm repeats=5 worlds=2,3,4 sizes=4,1K,64K,814120,3256320,4M,25M,100M systems='' budget=0.15
-net_sizes=814120,3256320,25M rates=1gbit,10gbit cc=reno out=bench/results readme='' summary_only='' append=''
+net_sizes=814120,3256320,25M rates=1gbit,10gbit cc=reno out=bench/results readme='' summary_only='' append='' near=''
 
 usage() {
     echo "bench/peers.sh: $1" >&2
@@ -49,6 +51,7 @@ while [ $# -gt 0 ]; do
     --rates) rates=$2 ;;
     --cc) cc=$2 ;;
     --budget) budget=$2 ;;
+    --near) near=$2 ;;
     --out) out=$2 ;;
     --readme) readme=$2 ;;
     *) usage "unknown option $1" ;;
@@ -106,6 +109,7 @@ build_drivers() {
     mkdir -p "$drivers"
     rm -f "$drivers/gradmesh" # it depends on the library, which may be newer
     lib=$(cd "$build" && pwd)
+    libs=-lpthread compile "$drivers/cores_apart" bench/peers/cores_apart.c cc -std=gnu11 -O1
     libs="-L$lib -lgradmesh -Wl,-rpath,$lib" \
         compile "$drivers/gradmesh" bench/peers/gradmesh_allreduce.c cc -std=gnu11 -O2 -Iinclude
     compile "$drivers/mpi.openmpi" bench/peers/mpi_allreduce.c mpicc.openmpi -O2
@@ -247,6 +251,23 @@ record() { # set, repeat, system: puts them in front of each line; says when the
 }
 say() { printf '%s  %s\n' "$(date +%T)" "$*" >&2; }
 
+# With --near: a command's output, of a time in which the cores were near to each other from begin to end; the third try counts
+# however it was.
+when_near() { # command
+    if [ -z "$near" ]; then
+        "$@"
+        return
+    fi
+    for attempt in 1 2 3; do
+        "$drivers/cores_apart" "$near" 90 >/dev/null
+        "$@" >"$out/near.new"
+        apart=$("$drivers/cores_apart" "$near") && break
+        say "  the cores were apart ($apart ns a line), once more"
+    done
+    cat "$out/near.new"
+    rm -f "$out/near.new"
+}
+
 run_round() { # set, repeat, label in the records
     for n in $worlds; do
         # shellcheck disable=SC2046
@@ -254,7 +275,7 @@ run_round() { # set, repeat, label in the records
             is_there "$system" || continue
             say "$3, repeat $2 of $repeats: $system, $n ranks"
             # shellcheck disable=SC2086
-            run_system "$system" "$n" $sizes 2>>"$log" | record "$3" "$2" "$system"
+            when_near run_system "$system" "$n" $sizes 2>>"$log" | record "$3" "$2" "$system"
         done
     done
     [ "$1" = tcp ] || return
@@ -282,7 +303,7 @@ run_net_round() { # repeat
             is_there "$system" || continue
             say "net-$rate, repeat $1 of $repeats: $system, $n ranks"
             # shellcheck disable=SC2086
-            run_system_net "$system" "$n" "$rate" $net_sizes 2>>"$log" | record "net-$rate" "$1" "$system"
+            when_near run_system_net "$system" "$n" "$rate" $net_sizes 2>>"$log" | record "net-$rate" "$1" "$system"
         done
     done
 }
