@@ -17,7 +17,7 @@ if [ "$(echo "$cores" | grep -c .)" -lt 2 ]; then
     exit
 fi
 # Rank 1 is bound to the second core, and others want it too. A step is several turns of the scheduler long.
-for _ in 1 2 3 4; do
+for _ in 1 2 3 4 5 6 7 8; do
     taskset -c "$(echo "$cores" | sed -n 2p)" sh -c 'while :; do :; done' &
     hogs="$hogs $!"
 done
