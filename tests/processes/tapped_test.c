@@ -1,5 +1,6 @@
 /* What somebody sees who records all that the processes of a job send over TCP: this test stands in for sendmsg(), the one
  * call by which gradmesh sends, and looks for what only members may know. */
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -28,7 +29,8 @@ struct tap {
     uint8_t bytes[TAP_BYTES];
 };
 
-static struct tap *taps, *tap; /* shared; that of this process */
+static struct tap      *taps, *tap; /* shared; that of this process */
+static pthread_mutex_t  tap_lock = PTHREAD_MUTEX_INITIALIZER;
 
 static bool is_internet(int fd)
 {
@@ -42,6 +44,7 @@ ssize_t sendmsg(int fd, const struct msghdr *message, int flags)
     ssize_t sent = syscall(SYS_sendmsg, fd, message, flags);
     if (sent <= 0 || tap == NULL || !is_internet(fd)) return sent;
     size_t left_bytes = (size_t)sent;
+    pthread_mutex_lock(&tap_lock); /* the caller and the service thread both send */
     for (size_t i = 0; i < message->msg_iovlen && left_bytes > 0; i++) {
         size_t n = gmi_min_size(message->msg_iov[i].iov_len, left_bytes);
         left_bytes -= n;
@@ -52,6 +55,7 @@ ssize_t sendmsg(int fd, const struct msghdr *message, int flags)
         memcpy(tap->bytes + tap->n_bytes, message->msg_iov[i].iov_base, n);
         tap->n_bytes += n;
     }
+    pthread_mutex_unlock(&tap_lock);
     return sent;
 }
 
