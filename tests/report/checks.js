@@ -1,8 +1,8 @@
 /* checks.js - what the browser test asks the page (tests/report/page_test.c). Each check returns '' or what is wrong. */
 'use strict';
 
-const until = async (test, what) => {
-  for (let i = 0; i < 400; i++) {
+const until = async (test, what, times = 400) => {
+  for (let i = 0; i < times; i++) {
     if (test()) return '';
     await new Promise(done => setTimeout(done, 50));
   }
@@ -134,7 +134,7 @@ const checks = {
 
   async hoverTells(id) {
     const box = gm.charts.get(id).plot.getBoundingClientRect();
-    return until(() => [...gm.charts.get(id).plot.querySelectorAll('div')].some(d => d.textContent.length > 5 && getComputedStyle(d).visibility === 'visible' && getComputedStyle(d).opacity > 0.5 && d.querySelector('.tip')), 'a tooltip over ' + id + ' at ' + JSON.stringify(box));
+    return until(() => [...gm.charts.get(id).plot.querySelectorAll('div')].some(d => d.textContent.length > 5 && getComputedStyle(d).visibility === 'visible' && getComputedStyle(d).opacity > 0.5 && d.querySelector('.tip')), 'a tooltip over ' + id + ' at ' + JSON.stringify(box), 10);
   },
 
   /* Where a mark of the chart is in the window: [x, y]. */

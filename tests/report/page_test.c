@@ -234,6 +234,27 @@ static void the_animation_advances_and_ends_with_the_sums_that_the_all_reduce_ha
     expect_no_problem();
 }
 
+/* A mark that is still growing is not where it will be; who sees nothing moves the mouse once more. */
+static void hover_until_told(const char *chart)
+{
+    enum { MOST_TRIES = 20 };
+    char  mark_of[64], tells[64];
+    snprintf(mark_of, sizeof mark_of, "checks.markOf('%s')", chart);
+    snprintf(tells, sizeof tells, "checks.hoverTells('%s')", chart);
+    for (int tries = 1;; tries++) {
+        cJSON *mark = evaluate(mark_of);
+        double x = cJSON_GetArrayItem(mark, 0)->valuedouble, y = cJSON_GetArrayItem(mark, 1)->valuedouble;
+        cJSON_Delete(mark);
+        move_mouse(x - 3, y);
+        move_mouse(x, y);
+        cJSON *answer = evaluate(tells);
+        bool   is_told = answer->valuestring[0] == '\0';
+        if (!is_told && tries == MOST_TRIES) fail_msg("%s: %s", tells, answer->valuestring);
+        cJSON_Delete(answer);
+        if (is_told) return;
+    }
+}
+
 static void a_mark_under_the_mouse_tells_what_it_is(void **state)
 {
     (void)state;
@@ -242,17 +263,7 @@ static void a_mark_under_the_mouse_tells_what_it_is(void **state)
     set_window(1280, "light");
     open_page("page.html");
     expect("chartsHaveMarks()");
-    for (size_t i = 0; i < 2; i++) {
-        char text[64];
-        snprintf(text, sizeof text, "checks.markOf('%s')", charts[i]);
-        cJSON *mark = evaluate(text);
-        double x = cJSON_GetArrayItem(mark, 0)->valuedouble, y = cJSON_GetArrayItem(mark, 1)->valuedouble;
-        move_mouse(x - 3, y);
-        move_mouse(x, y);
-        cJSON_Delete(mark);
-        snprintf(text, sizeof text, "hoverTells('%s')", charts[i]);
-        expect(text);
-    }
+    for (size_t i = 0; i < 2; i++) hover_until_told(charts[i]);
     expect_no_problem();
 }
 
