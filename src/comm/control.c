@@ -63,6 +63,7 @@ void gmi_control_fail_from(struct gmi_control *c, const struct gmi_failure *fail
     if (c->has_failure) return;
     c->has_failure = true;
     c->failure = *failure;
+    c->is_widely_known = from >= 0 && c->members[from].has_left;
     struct gmi_buffer body = { 0 };
     gmi_failure_encode(failure, &body);
     gmi_control_send_to_all_but(c, from, GMI_FAILURE, &body);
@@ -132,7 +133,7 @@ bool gmi_control_is_drained(const struct gmi_control *c)
         const struct gmi_courier *courier = &c->members[k].courier;
         if (!is_waited_for_at_the_end(c, k)) continue;
         if (gmi_courier_is_open(courier) && (!courier->is_deaf || courier->out.used_bytes > 0)) return false;
-        if (!c->has_failure && gmi_control_is_expected(c, k)) return false;
+        if (!c->is_widely_known && gmi_control_is_expected(c, k)) return false;
     }
     return true;
 }

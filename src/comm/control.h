@@ -69,7 +69,7 @@ struct gmi_pulse {
 struct gmi_member {
     struct gmi_courier courier; /* the middle: to this rank. Others: only that of the middle. */
     struct gmi_buffer  held;    /* for it, until it is connected */
-    bool               has_joined;
+    bool               has_joined;      /* at the middle: the first one or the present one */
     bool               has_left;        /* said goodbye ... */
     uint64_t           left_after_seq;  /* ... after so many collectives */
     char               address[GMI_ADDRESS_TEXT_BYTES]; /* where it listens */
@@ -96,6 +96,7 @@ struct gmi_control {
     int                   n_left;
     bool                  has_failure;
     struct gmi_failure    failure;
+    bool                  is_widely_known; /* ... as who left the middle has told it to all; else those who move must be told */
     bool                  has_pending; /* a failure that is made known only then, unless another comes first */
     struct gmi_failure    pending;
     int64_t               pending_until_ns;
@@ -138,6 +139,8 @@ void gmi_control_join_self(struct gmi_control *c, const char *own_address);
 
 /* The connection to the new middle. */
 void gmi_control_moved(struct gmi_control *c, struct gmi_stream stream);
+/* There is none to be had, and everybody ends. */
+void gmi_control_cannot_move(struct gmi_control *c);
 
 /* Records a failure unless there is one, and has it told to the others. */
 void gmi_control_fail(struct gmi_control *c, const struct gmi_failure *failure);

@@ -10,7 +10,8 @@
  *   1. All know the same goodbyes in the end, so all choose the same middle; who knows less for a moment calls one
  *      that has left, is told to come again, and hears of it over the old connection.
  *   2. Who leaves while the middle moves calls at once, says goodbye there, and is not drained before.
- *   3. With a failure nothing moves: everybody ends. */
+ *   3. With a failure nothing begins to move. A move that has begun goes on, if only to tell of the failure: who ends
+ *      before the others have called takes the reason with him, and would be blamed for it. */
 #include <stdio.h>
 
 #include "base/clock.h"
@@ -23,7 +24,7 @@ bool gmi_control_is_expected(const struct gmi_control *c, int rank)
 {
     const struct gmi_member *m = &c->members[rank];
     if (c->phase != GMI_READY || rank == c->rank || m->has_left || m->courier.stream.fd >= 0) return false;
-    return gmi_control_is_hub(c) || (c->is_moving && rank == c->hub);
+    return gmi_control_is_hub(c) ? !m->has_joined : c->is_moving && rank == c->hub;
 }
 
 bool gmi_control_awaits_callers(const struct gmi_control *c)
@@ -51,7 +52,9 @@ static void become_hub(struct gmi_control *c)
         return;
     }
     for (int k = 0; k < c->n_ranks; k++) {
-        if (k != c->rank && !c->members[k].has_left) gmi_control_heard(c, k);
+        if (k == c->rank || c->members[k].has_left) continue;
+        c->members[k].has_joined = false;
+        gmi_control_heard(c, k);
     }
 }
 
@@ -92,6 +95,7 @@ gm_status gmi_control_judge_move(struct gmi_control *c, const struct gmi_hello *
 void gmi_control_connect(struct gmi_control *c, int rank, struct gmi_stream stream)
 {
     struct gmi_member *m = &c->members[rank];
+    m->has_joined = true;
     gmi_courier_fini(&m->courier);
     gmi_courier_init(&m->courier, stream);
     m->courier.out = m->held;
@@ -106,4 +110,10 @@ void gmi_control_moved(struct gmi_control *c, struct gmi_stream stream)
     gmi_control_connect(c, c->hub, stream);
     gmi_log(c->log, GM_LOG_DEBUG, "rank %d: rank %d is in the middle of the control connections now", c->rank, c->hub);
     if (c->is_leaving) gmi_courier_finish(&c->members[c->hub].courier);
+}
+
+void gmi_control_cannot_move(struct gmi_control *c)
+{
+    c->is_moving = false;
+    c->notify(c->notify_user);
 }

@@ -53,7 +53,8 @@ static void lost(struct gm_comm *root)
     struct gmi_failure  f = { .status = GM_ERR_PEER_LOST, .culprit = c->hub, .reporter = c->rank };
     snprintf(f.cause, sizeof f.cause, "rank %d (%s) is gone: %.200s", c->hub, c->members[c->hub].address,
              root->move_call->error.text);
-    gmi_control_fail_soon(c, &f);
+    if (c->has_failure) gmi_control_cannot_move(c); /* nobody is left there to be told of it */
+    else gmi_control_fail_soon(c, &f);
 }
 
 void gmi_move_step(struct gm_comm *root)

@@ -14,7 +14,7 @@
 #include "base/rng.h"
 #include "tests/support/ranks.h"
 
-enum { N = 6, BOUND_MS = 1000, LONG_BOUND_MS = 6000, ROUNDS = 8, READY = 0, LEFT = 1, DIES = 2, TOLD = 3 };
+enum { N = 6, BOUND_MS = 1000, LONG_BOUND_MS = 6000, ROUNDS = 8, LATE_MS = 150, READY = 0, LEFT = 1, DIES = 2, TOLD = 3, MAY_LEAVE = 4 };
 
 struct plan {
     int  n_leave; /* ranks 0 .. n_leave - 1, one after the other */
@@ -116,6 +116,73 @@ static void a_death_while_rank_0_leaves_is_not_lost(void **state)
     }
 }
 
+/* ---- who has not called the new middle yet ------------------------------------------------------------- */
+
+/* Rank 0 leaves, and LATE_MS later it happens, while one rank is stopped. */
+struct late_plan {
+    int stopped, culprit;
+    bool is_abort; /* else a death */
+};
+
+static void be_late(struct rank_self *self)
+{
+    const struct late_plan *plan = self->user;
+    int x = 0;
+    rank_create(self);
+    rank_ok(self, gm_barrier(self->comm));
+    rank_mark(self, READY);
+    if (self->rank == 0) {
+        rank_await(self, MAY_LEAVE, 1);
+        rank_destroy(self);
+        return;
+    }
+    if (self->rank == plan->culprit) {
+        rank_await(self, DIES, 1);
+        rank_ok(self, gm_comm_abort(self->comm, "the disk is full"));
+        rank_destroy(self);
+        return;
+    }
+    int from = self->rank == N - 1 ? 1 : self->rank + 1;
+    if (from == plan->culprit) from = from == N - 1 ? 1 : from + 1;
+    gm_status status = gm_recv(self->comm, &x, 1, GM_I32, from, 0);
+    rank_record(self, status);
+    rank_say(self, "%s", gm_comm_error(self->comm)->text);
+    rank_expect(self, plan->is_abort ? GM_ERR_ABORTED : GM_ERR_PEER_LOST, status);
+    rank_check(self, gm_comm_error(self->comm)->culprit == plan->culprit);
+    rank_check(self, !plan->is_abort || strstr(gm_comm_error(self->comm)->text, "the disk is full") != NULL);
+    rank_destroy(self);
+}
+
+static void move_late(void **state, const struct late_plan *plan)
+{
+    struct ranks_job job = { .n_ranks = N, .body = be_late, .user = plan };
+    struct ranks *r = ranks_start(state, &job);
+    ranks_await(r, READY, N);
+    ranks_signal(r, plan->stopped, SIGSTOP);
+    atomic_store(&ranks_shared(r)->marks[MAY_LEAVE], 1);
+    ranks_serve(r, LATE_MS * ranks_slowness());
+    if (plan->is_abort) {
+        atomic_store(&ranks_shared(r)->marks[DIES], 1);
+    } else {
+        ranks_expect_signal(r, plan->culprit, SIGKILL);
+        ranks_signal(r, plan->culprit, SIGKILL);
+    }
+    ranks_serve(r, LATE_MS);
+    ranks_signal(r, plan->stopped, SIGCONT);
+    ranks_finish(r);
+}
+
+static void who_calls_the_new_middle_late_hears_the_reason(void **state)
+{
+    move_late(state, &(struct late_plan){ .stopped = 3, .culprit = 4 });
+    move_late(state, &(struct late_plan){ .stopped = 5, .culprit = 2, .is_abort = true });
+}
+
+static void who_fails_before_the_new_middle_takes_over_tells_it_the_reason(void **state)
+{
+    move_late(state, &(struct late_plan){ .stopped = 1, .culprit = 3, .is_abort = true });
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_teardown(name, ranks_teardown)
@@ -124,6 +191,8 @@ int main(void)
         TEST(so_it_is_after_the_next_ones_have_left_too),
         TEST(the_one_that_took_over_dies),
         TEST(a_death_while_rank_0_leaves_is_not_lost),
+        TEST(who_calls_the_new_middle_late_hears_the_reason),
+        TEST(who_fails_before_the_new_middle_takes_over_tells_it_the_reason),
     };
     return cmocka_run_group_tests_name("handover", tests, NULL, NULL);
 }
