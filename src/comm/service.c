@@ -157,6 +157,7 @@ static void mind_the_door(struct gm_comm *comm)
 static void step(struct gm_comm *comm)
 {
     if (comm->store_server != NULL) gmi_store_server_step(comm->store_server);
+    comm->acceptor.is_ending = comm->control.n_left > 0 || comm->control.is_leaving;
     if (comm->is_accepting) gmi_acceptor_step(&comm->acceptor);
     if (comm->is_accepting) mind_the_door(comm);
     if (comm->status_fd >= 0) gmi_status_step(comm);

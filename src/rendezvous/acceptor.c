@@ -61,7 +61,9 @@ static enum gmi_stranger_kind kind_of(const struct gmi_handshake *h, const gm_er
 
 static void tell_of_refusal(struct gmi_acceptor *a, const struct gmi_handshake *h, const gm_error *error)
 {
-    if (!h->is_proven) {
+    if (!h->is_proven && error->status == GM_ERR_PEER_LOST && a->is_ending) {
+        gmi_log(a->log, GM_LOG_INFO, "%s: %s", a->name, error->text);
+    } else if (!h->is_proven) {
         tell_of_stranger(a, kind_of(h, error), error->text);
     } else {
         gmi_log(a->log, error->status == GM_ERR_STATE ? GM_LOG_INFO : GM_LOG_WARN, "%s: %s", a->name, error->text);

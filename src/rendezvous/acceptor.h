@@ -38,6 +38,7 @@ struct gmi_acceptor {
     int64_t               paused_until_ns; /* no descriptors: do not spin on a readable listener */
     int64_t               refused_since_ns; /* no connection could be accepted since; 0: they can */
     int                   refused_errno;
+    bool                  is_ending; /* members leave, who may end a call that they have begun: no warning then */
 };
 
 /* Listens on `address`. GM_OK, GM_ERR_SYSTEM; GM_ERR_ARG: beyond loopback without a secret. */

@@ -1,4 +1,4 @@
-/* acceptor_test.c - many who belong here knock in one moment. */
+/* acceptor_test.c - many who belong here knock in one moment, and some go again. */
 #include "rendezvous/acceptor.h"
 
 #include "base/alloc.h"
@@ -95,10 +95,41 @@ static void a_whole_job_that_calls_in_one_moment_comes_in_and_nobody_is_pushed_o
     gmi_free(callers);
 }
 
+/* One caller that goes before it has said a word; how many warnings are there of it? */
+static int warnings_of_a_cut_call(bool is_ending)
+{
+    struct gate             g = { .n_come = 0 };
+    struct gmi_log          log = { .write = count_line, .user = &g, .level = GM_LOG_WARN };
+    struct gmi_hello        own = hello_of(N_CALLERS, 0);
+    struct gmi_handshake    caller;
+    struct gmi_address_list list;
+    struct gmi_address      address;
+    assert_int_equal(gmi_address_resolve(&list, "127.0.0.1", 0, NULL), GM_OK);
+    assert_int_equal(gmi_acceptor_init(&g.acceptor, &list.addresses[0], &own, NULL, welcome, admit, &g, &log, "gate", NULL), GM_OK);
+    assert_int_equal(gmi_socket_own_address(g.acceptor.listener_fd, &address), GM_OK);
+    g.acceptor.is_ending = is_ending;
+    knock(&caller, &address, 0);
+    for (int i = 0; i < SLACK && g.acceptor.n_pending == 0; i++) gmi_acceptor_step(&g.acceptor);
+    assert_int_equal(g.acceptor.n_pending, 1);
+    gmi_handshake_fini(&caller);
+    for (int i = 0; i < SLACK && g.acceptor.n_pending > 0; i++) gmi_acceptor_step(&g.acceptor);
+    assert_int_equal(g.acceptor.n_pending, 0);
+    gmi_acceptor_fini(&g.acceptor);
+    return g.n_lines;
+}
+
+static void a_call_that_is_cut_is_warned_of_unless_members_are_leaving(void **state)
+{
+    (void)state;
+    assert_int_equal(warnings_of_a_cut_call(false), 1);
+    assert_int_equal(warnings_of_a_cut_call(true), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_whole_job_that_calls_in_one_moment_comes_in_and_nobody_is_pushed_out),
+        cmocka_unit_test(a_call_that_is_cut_is_warned_of_unless_members_are_leaving),
     };
     return cmocka_run_group_tests_name("acceptor", tests, NULL, NULL);
 }
