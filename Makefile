@@ -168,9 +168,23 @@ fuzz: fuzz-build  ## search for inputs that crash it: FUZZ_SECONDS=60 FUZZ_TARGE
 $(BUILD)/fuzz: $(BUILD)/obj/tests/fuzz/main.o $(BUILD)/support.a $(BUILD)/program.a $(BUILD)/libgradmesh_train.a $(BUILD)/libgradmesh.a
 	$(Q)$(CC) $(ALL_LDFLAGS) -fsanitize=fuzzer -o $@ $^ -lcmocka $(PROGRAM_LIBS) $(TRAIN_LIBS) $(LDLIBS)
 
+# What clang-tidy and gcc's analyzer find in a file is kept, until it or a header of its changes: a run that was broken off goes on.
+LINT_ALL   := $(LIB_SRC) $(TRAIN_SRC) $(PROGRAM_SRC) $(wildcard bench/kernels/*.c examples/*.c)
+LINT_FILES ?= $(LINT_ALL)
+LINT_FOUND := $(patsubst %.c,$(BUILD)/lint/%.found,$(LINT_FILES))
 .PHONY: lint valgrind
-lint:  ## cppcheck, clang-tidy and gcc's analyzer; what is right all the same stands in tools/lint.allowed
-	@sh tools/lint.sh
+lint: $(LINT_FOUND)  ## cppcheck, clang-tidy and gcc's analyzer (make -j2 lint); what is right all the same stands in tools/lint.allowed
+	@LINT=$(BUILD)/lint sh tools/lint.sh $(if $(filter-out $(LINT_FILES),$(LINT_ALL)),part,whole) $(LINT_FILES)
+
+$(BUILD)/lint/%.found: %.c .clang-tidy tools/lint_file.sh | $(BUILD)/lint/.tools
+	@mkdir -p $(@D)
+	$(SAY) "  lint $<"
+	$(Q)sh tools/lint_file.sh $< $@
+
+$(BUILD)/lint/.tools:
+	@mkdir -p $(@D)
+	@for tool in cppcheck clang-tidy; do command -v $$tool >/dev/null 2>&1 || sh tools/install.sh $$tool || exit 1; done
+	@touch $@
 
 # What valgrind can run in minutes: everything in one process, and some over several. Left out: a test that starts itself by
 # /proc/self/exe, which is valgrind there, one that counts descriptors, of which valgrind keeps some,
@@ -284,5 +298,5 @@ clean:  ## remove what was built
 help:  ## this list
 	@sed -n 's/^\([a-z][a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
 
--include $(shell test -d $(BUILD) && find $(BUILD)/obj -name '*.d' 2>/dev/null)
+-include $(shell test -d $(BUILD) && find $(BUILD)/obj $(BUILD)/lint -name '*.d' 2>/dev/null)
 .SECONDARY:

@@ -16,7 +16,7 @@
 
 enum {
     KIB = 1024, MIB = 1024 * 1024,
-    ROUNDS = 7, LOOPS = 2000, BALL_BYTES = 80, /* as a header and a few values */
+    ROUNDS = 7, LOOPS = 2000, WAKES = LOOPS / 4, BALL_BYTES = 80, /* as a header and a few values */
     REACH_MESSAGE_BYTES = 256 * KIB, MOST_BYTES = 64 * MIB, MOVED_BYTES = 16 * MIB, MOST_MESSAGES = 1000,
 };
 
@@ -178,13 +178,13 @@ static int run_wakes(struct bench_crew *crew, int member, void *job)
     if (!bench_crew_meet(crew)) return ETIMEDOUT;
     for (int round = 0; round < ROUNDS && !failed; round++) {
         int64_t begin_ns = gmi_now_ns();
-        for (int i = 0; i < LOOPS / 4 && !failed; i++) {
+        for (int i = 0; i < WAKES && !failed; i++) {
             if (member == 0 && send(fd, ball, sizeof ball, MSG_NOSIGNAL) < 0) return errno;
             failed = sleep_until_readable(fd);
             if (!failed) failed = take(fd, ball, sizeof ball, false);
             if (member == 1 && send(fd, ball, sizeof ball, MSG_NOSIGNAL) < 0) return errno;
         }
-        lesser(value, (double)(gmi_now_ns() - begin_ns) / (2.0 * (LOOPS / 4)) / 1e3);
+        lesser(value, (double)(gmi_now_ns() - begin_ns) / (2.0 * WAKES) / 1e3);
     }
     return failed;
 }
@@ -210,7 +210,7 @@ static int move_messages(const struct measurement *m, int member, uint8_t *from,
 {
     int64_t until_ns = gmi_deadline_after_ms(BENCH_STALL_MS);
     int     fd = m->pair.fds[member], failed = 0;
-    size_t  out_left = m->message_bytes, in_left = m->message_bytes;
+    size_t  out_left = m->message_bytes, in_left = out_left;
     while (!failed && (out_left > 0 || in_left > 0)) {
         size_t before = out_left + in_left;
         failed = move_some(fd, from + m->message_bytes, &out_left, true, send_ns);

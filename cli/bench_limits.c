@@ -260,7 +260,7 @@ static void make_quick(struct limits_args *args, unsigned *kinds)
 
 int cli_bench_limits(int argc, char **argv)
 {
-    struct limits_args      args;
+    struct limits_args      args = { 0 };
     const struct cli_option options[] = {
         { .name = "repeats", .kind = CLI_INT, .integer = &args.n_repeats, .default_text = "5",
           .min = 1, .max = BENCH_MAX_REPEATS,

@@ -282,10 +282,11 @@ static int read_profile(const struct arguments *a, struct plan_machine *machine,
     gm_error error;
     gmi_error_clear(&error);
     if (a->profile == NULL) return CLI_EXIT_OK;
-    if (plan_profile_load(machine, a->profile, &error) == GM_OK && !machine->has_turns)
-        (void)gmi_error_set(&error, GM_ERR_ARG, "the profile %.200s does not say what turns on a core cost; make a new one with gradmesh "
-                            "plan --save-profile", a->profile);
-    if (error.status != GM_OK) {
+    gm_status status = plan_profile_load(machine, a->profile, &error);
+    if (status == GM_OK && !machine->has_turns)
+        status = gmi_error_set(&error, GM_ERR_ARG, "the profile %.200s does not say what turns on a core cost; make a new one with gradmesh "
+                               "plan --save-profile", a->profile);
+    if (status != GM_OK) {
         fprintf(stderr, "gradmesh plan: %s\n", error.text);
         return CLI_EXIT_USAGE;
     }

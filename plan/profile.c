@@ -277,7 +277,7 @@ static void read_turns(struct reader *reader, const cJSON *object, struct bench_
     turns->wake_us = number(reader, object, "wake_us", 0);
     for (int i = 0; i < N_TURN_LISTS && reader->status == GM_OK; i++) {
         const struct turn_list *list = &turn_lists[i];
-        double                  values[MAX_TURN_VALUES];
+        double                  values[MAX_TURN_VALUES] = { 0 };
         bool                    is_rising = strstr(list->name, "bytes") != NULL;
         numbers(reader, object, list->name, list->n, MAX_TURN_VALUES, is_rising, values);
         for (int k = 0; k < list->n && reader->status == GM_OK; k++) {

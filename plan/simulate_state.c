@@ -233,8 +233,9 @@ static uint64_t choose_grain(const struct sim *sim)
 /* What a host's ranks walk through together: gradients, and what algorithms keep. */
 static void set_turns(struct sim *sim)
 {
-    double here = sim->ranks_per_host < sim->n_ranks ? sim->ranks_per_host : sim->n_ranks;
-    sim->turns = plan_turns_of(sim->simulation->turns, here * (double)(sim->simulation->bytes / (uint64_t)sim->n_buckets + sim->work_bytes));
+    double   here = sim->ranks_per_host < sim->n_ranks ? sim->ranks_per_host : sim->n_ranks;
+    uint64_t bucket_bytes = sim->simulation->bytes / (uint64_t)sim->n_buckets;
+    sim->turns = plan_turns_of(sim->simulation->turns, here * (double)(bucket_bytes + sim->work_bytes));
     sim->network.costs.turns = &sim->turns;
     sim->network.costs.scratch = sim->charge.scratch = sim->scratch;
     sim->add_ps = sim->turns.add_ps;

@@ -117,7 +117,7 @@ static double best_us(const struct plan_contest *c, int size)
 static void choose_for_sizes(const struct plan_contest *c, int chosen[PLAN_TUNE_MAX_SIZES])
 {
     double lost[PLAN_TUNE_MAX_ALGOS] = { 0 };
-    int    from[PLAN_TUNE_MAX_SIZES][PLAN_TUNE_MAX_ALGOS];
+    int    from[PLAN_TUNE_MAX_SIZES][PLAN_TUNE_MAX_ALGOS] = { 0 };
     for (int s = 0; s < c->n_sizes; s++) {
         int cheapest = 0;
         for (int a = 1; a < c->n_algos; a++) cheapest = lost[a] < lost[cheapest] ? a : cheapest;
