@@ -273,6 +273,7 @@ static void say_goodbye(struct gm_comm *root)
 {
     int64_t deadline_ns = gmi_deadline_after_ms(GOODBYE_MS);
     pthread_mutex_lock(&root->lock);
+    gmi_fare_tell(root);
     gmi_control_leave(&root->control, root->done_seq);
     pthread_mutex_unlock(&root->lock);
     gmi_service_wake(root);

@@ -151,6 +151,7 @@ void    gmi_move_fini(struct gm_comm *root);
 
 /* ---- fare.c: what the kernel knows of the links; with the lock held --------------------------------- */
 void gmi_fare_step(struct gm_comm *root);
+void gmi_fare_tell(struct gm_comm *root); /* at its end */
 
 /* ---- status.c: answering who asks on this host ----------------------------------------------------- */
 /* A rank that cannot be asked is as good as any other: no failure. */

@@ -1,5 +1,6 @@
 #include "comm/control_parts.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -156,16 +157,19 @@ static void cannot_hear(struct gmi_control *c, int rank, int sys_errno)
     gmi_control_fail_from(c, &f, -1);
 }
 
-void gmi_control_lost(struct gmi_control *c, int rank, int sys_errno)
+/* `fare`: of the connection, when it ended. */
+static void lose(struct gmi_control *c, int rank, int sys_errno, const struct gmi_socket_fare *fare)
 {
+    char hint[GMI_HINT_BYTES] = "";
     if (gmi_socket_is_our_trouble(sys_errno)) {
         cannot_hear(c, rank, sys_errno);
         return;
     }
     struct gmi_failure f = { .status = GM_ERR_PEER_LOST, .culprit = rank, .reporter = c->rank, .sys_errno = sys_errno };
-    snprintf(f.cause, sizeof f.cause, "rank %d (%s) is gone: its process ended or was cut off without a goodbye (%s)",
+    if (sys_errno == ETIMEDOUT) gmi_hint_at_packet_size(fare, hint);
+    snprintf(f.cause, sizeof f.cause, "rank %d (%s) is gone: its process ended or was cut off without a goodbye (%s)%s",
              rank, c->members[rank].address[0] ? c->members[rank].address : "address unknown",
-             sys_errno ? strerror(sys_errno) : "end of file");
+             sys_errno ? strerror(sys_errno) : "end of file", hint);
     gmi_control_fail_from(c, &f, -1);
 }
 
@@ -298,13 +302,15 @@ static void hear(struct gmi_control *c, int from, uint8_t kind, struct gmi_reade
 /* The connection has ended: is that a loss? */
 static void connection_ended(struct gmi_control *c, int rank)
 {
-    struct gmi_member *m = &c->members[rank];
-    int sys_errno = m->courier.sys_errno;
+    struct gmi_member     *m = &c->members[rank];
+    struct gmi_socket_fare fare = { 0 };
+    int                    sys_errno = m->courier.sys_errno;
     if (c->was_hub && c->is_leaving && sys_errno == 0 && !m->has_left) { /* it will call the next one in the middle */
         gmi_courier_go_deaf(&m->courier);
         c->notify(c->notify_user);
         return;
     }
+    gmi_socket_fare(m->courier.stream.fd, &fare);
     gmi_courier_fini(&m->courier);
     if (c->is_leaving) c->notify(c->notify_user); /* who waits for the last one to close */
     if (m->has_left || c->is_leaving) return;
@@ -315,7 +321,7 @@ static void connection_ended(struct gmi_control *c, int rank)
         gmi_control_tell_who_is_missing_soon(c);
         return;
     }
-    gmi_control_lost(c, rank, sys_errno);
+    lose(c, rank, sys_errno, &fare);
 }
 
 static void step_member(struct gmi_control *c, int rank)

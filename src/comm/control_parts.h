@@ -16,7 +16,6 @@ void gmi_control_send_to_all_but(struct gmi_control *c, int spared, enum gmi_mes
 /* The failure came from this rank (-1: it is our own): records it, unless there is one, and passes it on. */
 void gmi_control_fail_from(struct gmi_control *c, const struct gmi_failure *failure, int from);
 void gmi_control_fail_after(struct gmi_control *c, const struct gmi_failure *failure, int after_ms);
-void gmi_control_lost(struct gmi_control *c, int rank, int sys_errno);
 void gmi_control_bad_message(struct gmi_control *c, int from);
 
 void gmi_control_send_goodbye(struct gmi_control *c, int spared, int rank, uint64_t seq);

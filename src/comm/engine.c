@@ -140,25 +140,15 @@ static int find_unanswered(const struct gmi_engine *e)
     return -1;
 }
 
-/* Small packets have come through, and none of full size: a path may carry less than both its ends believe. */
-static void hint_at_packet_size(const struct gmi_link *link, char *text, size_t text_bytes)
-{
-    struct gmi_socket_fare fare;
-    text[0] = '\0';
-    if (!gmi_link_fare(link, &fare) || fare.acked_bytes == 0 || fare.delivered_packets == 0) return;
-    if (fare.acked_bytes >= fare.payload_bytes && fare.acked_bytes / fare.delivered_packets >= fare.payload_bytes / 2) return;
-    snprintf(text, text_bytes, "; small packets came through before, but hardly one with %u bytes: does the path carry them (MTU)?",
-             fare.payload_bytes);
-}
-
 static gm_status cut_off(struct gmi_engine *e, int peer)
 {
-    int                world_peer = world_rank(e, peer);
-    struct gmi_failure failure = failure_of(e, GM_ERR_PEER_LOST, world_peer);
-    char               hint[160];
-    hint_at_packet_size(e->op.group->ports[peer].link, hint, sizeof hint);
+    int                    world_peer = world_rank(e, peer);
+    struct gmi_failure     failure = failure_of(e, GM_ERR_PEER_LOST, world_peer);
+    struct gmi_socket_fare fare = { 0 };
+    char                   hint[GMI_HINT_BYTES];
+    gmi_link_fare(e->op.group->ports[peer].link, &fare);
     snprintf(failure.cause, sizeof failure.cause, "rank %d (%s) cannot be reached by rank %d: nothing has been acknowledged "
-             "for %d ms%s", world_peer, address_of(e, world_peer), own_rank(e), UNANSWERED_MS, hint);
+             "for %d ms%s", world_peer, address_of(e, world_peer), own_rank(e), UNANSWERED_MS, gmi_hint_at_packet_size(&fare, hint));
     return fail_and_report(e, &failure);
 }
 

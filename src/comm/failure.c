@@ -43,3 +43,14 @@ struct gmi_failure gmi_failure_of_mismatch(int reporter, const struct gmi_descri
              gmi_descriptor_format(ours, our_text, sizeof our_text));
     return f;
 }
+
+const char *gmi_hint_at_packet_size(const struct gmi_socket_fare *fare, char text[GMI_HINT_BYTES])
+{
+    enum { SMALL_BYTES = 536 }; /* what every path carries */
+    text[0] = '\0';
+    if (fare->acked_bytes == 0 || fare->delivered_packets == 0 || fare->unacked_bytes <= SMALL_BYTES) return text;
+    if (fare->acked_bytes >= fare->payload_bytes && fare->acked_bytes / fare->delivered_packets >= fare->payload_bytes / 2) return text;
+    snprintf(text, GMI_HINT_BYTES, "; small packets came through before, but hardly one with %u bytes: does the path carry them (MTU)?",
+             fare->payload_bytes);
+    return text;
+}

@@ -7,6 +7,7 @@
 
 #include "base/buffer.h"
 #include "coll/descriptor.h"
+#include "net/socket.h"
 
 struct gmi_failure {
     gm_status status;
@@ -25,5 +26,11 @@ bool gmi_failure_decode(struct gmi_failure *f, struct gmi_reader *r); /* false: 
 /* GM_ERR_MISMATCH: the ranks of the two descriptors call different things. `theirs` gets the blame. */
 struct gmi_failure gmi_failure_of_mismatch(int reporter, const struct gmi_descriptor *theirs,
                                            const struct gmi_descriptor *ours);
+
+/* Of a connection whose peer has not acknowledged for long: did small packets come through, and none of full size, and is
+ * more than a small one under way? The path may carry less than both its ends believe. Then a clause for the cause,
+ * "; small packets ..."; else "". */
+enum { GMI_HINT_BYTES = 128 };
+const char *gmi_hint_at_packet_size(const struct gmi_socket_fare *fare, char text[GMI_HINT_BYTES]);
 
 #endif

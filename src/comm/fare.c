@@ -2,6 +2,7 @@
  *
  *     every LOOK_EVERY_MS    what was sent again since the last look, of what was sent: a lossy link is a warning
  *     when asked             all of it, for `gradmesh status` (status.c), which asks twice and names the slowest
+ *     at the end             the link over which something was under way for the longest time, as information
  *
  * A lost packet is sent again by the kernel, so nothing fails; it only takes longer, and nothing else says why. */
 #include <stdio.h>
@@ -12,8 +13,9 @@
 
 enum { LOOK_EVERY_MS = 5000, SAY_EVERY_MS = 60000, LEAST_RESENT = 20, LOSSY_PERCENT = 1 };
 
-static void tell_if_lossy(struct gmi_line *line, const struct gmi_socket_fare *fare, int64_t now_ns)
+static void tell_if_lossy(struct gmi_line *line, const struct gmi_socket_fare *fare, void *user)
 {
+    int64_t         now_ns = *(const int64_t *)user;
     struct gm_comm *root = line->comm->root;
     uint64_t        resent = fare->resent_packets - line->seen_resent, sent = fare->sent_packets - line->seen_sent;
     int             peer = gmi_line_peer(line);
@@ -26,18 +28,49 @@ static void tell_if_lossy(struct gmi_line *line, const struct gmi_socket_fare *f
             (unsigned long long)resent, (unsigned long long)sent, fare->rtt_us / 1e3);
 }
 
-void gmi_fare_step(struct gm_comm *root)
+/* Calls `look` for each link of which the kernel tells. */
+static void look_at_all(struct gm_comm *root, void (*look)(struct gmi_line *, const struct gmi_socket_fare *, void *), void *user)
 {
-    int64_t now_ns = gmi_now_ns();
-    if (now_ns < root->next_fare_ns || root->control.phase != GMI_READY) return;
-    root->next_fare_ns = now_ns + LOOK_EVERY_MS * GMI_NS_PER_MS;
     for (struct gm_comm *comm = root; comm != NULL; comm = comm->next) {
         for (int lane = 0; lane < GMI_LANES; lane++) {
             for (int k = 0; comm->lines[lane] != NULL && k < comm->n_ranks; k++) {
                 struct gmi_line       *line = &comm->lines[lane][k];
                 struct gmi_socket_fare fare;
-                if (line->port->link != NULL && gmi_link_fare(line->port->link, &fare)) tell_if_lossy(line, &fare, now_ns);
+                if (line->port->link != NULL && gmi_link_fare(line->port->link, &fare)) look(line, &fare, user);
             }
         }
     }
+}
+
+void gmi_fare_step(struct gm_comm *root)
+{
+    int64_t now_ns = gmi_now_ns();
+    if (now_ns < root->next_fare_ns || root->control.phase != GMI_READY) return;
+    root->next_fare_ns = now_ns + LOOK_EVERY_MS * GMI_NS_PER_MS;
+    look_at_all(root, tell_if_lossy, &now_ns);
+}
+
+struct busiest {
+    const struct gmi_line *line;
+    struct gmi_socket_fare fare;
+};
+
+static void take_if_busier(struct gmi_line *line, const struct gmi_socket_fare *fare, void *user)
+{
+    struct busiest *busiest = user;
+    if (fare->busy_ns > busiest->fare.busy_ns) *busiest = (struct busiest){ line, *fare };
+}
+
+void gmi_fare_tell(struct gm_comm *root)
+{
+    struct busiest busiest = { 0 };
+    if (root->log.level < GM_LOG_INFO) return;
+    look_at_all(root, take_if_busier, &busiest);
+    if (busiest.line == NULL) return;
+    const struct gmi_socket_fare *f = &busiest.fare;
+    int                           peer = gmi_line_peer(busiest.line);
+    gmi_log(&root->log, GM_LOG_INFO, "rank %d: its busiest link went to rank %d (%s): something was under way for %.3f s, %.1f MB/s; "
+            "%llu of %llu packets were sent again, and an answer takes %.2f ms", root->rank, peer, root->control.members[peer].address,
+            (double)f->busy_ns / 1e9, (double)f->acked_bytes * 1e3 / (double)f->busy_ns, (unsigned long long)f->resent_packets,
+            (unsigned long long)f->sent_packets, f->rtt_us / 1e3);
 }

@@ -272,9 +272,11 @@ bool gmi_socket_fare(int fd, struct gmi_socket_fare *fare)
     struct tcp_info info = { 0 };
     socklen_t       bytes = sizeof info;
     if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &bytes) != 0) return false;
-    if (bytes < offsetof(struct tcp_info, tcpi_delivered) + sizeof info.tcpi_delivered) return false; /* before 4.18 */
+    if (bytes < offsetof(struct tcp_info, tcpi_bytes_retrans) + sizeof info.tcpi_bytes_retrans) return false; /* before 4.19 */
+    uint64_t sent_bytes = info.tcpi_bytes_sent - info.tcpi_bytes_retrans;
     *fare = (struct gmi_socket_fare){ .sent_packets = info.tcpi_segs_out, .resent_packets = info.tcpi_total_retrans,
                                       .acked_bytes = info.tcpi_bytes_acked, .delivered_packets = info.tcpi_delivered,
+                                      .unacked_bytes = sent_bytes > info.tcpi_bytes_acked ? sent_bytes - info.tcpi_bytes_acked : 0,
                                       .busy_ns = (int64_t)info.tcpi_busy_time * 1000, .rtt_us = info.tcpi_rtt,
                                       .payload_bytes = info.tcpi_snd_mss };
     return true;

@@ -62,7 +62,7 @@ gm_status gmi_socket_peer_address(int fd, struct gmi_address *address);
 /* How a TCP connection fares, by the kernel, since it was made. */
 struct gmi_socket_fare {
     uint64_t sent_packets, resent_packets; /* with and without payload; of these, sent again */
-    uint64_t acked_bytes, delivered_packets;
+    uint64_t acked_bytes, unacked_bytes, delivered_packets;
     int64_t  busy_ns;        /* something was sent and not acknowledged */
     unsigned rtt_us;         /* smoothed */
     unsigned payload_bytes;  /* of a packet of full size */

@@ -76,6 +76,59 @@ static void a_path_that_swallows_large_packets_is_guessed(void **state)
     ranks_finish(r);
 }
 
+static void meet_over_a_narrow_path(struct rank_self *self)
+{
+    gm_error error;
+    hosts_move_to_own(self);
+    rank_check(self, hosts_run("ip link set eth0 gso_max_segs 1") == 0);
+    rank_mark(self, READY);
+    rank_await(self, SHAPED, 1);
+    int64_t   begin_ns = gmi_now_ns();
+    gm_status status = gm_comm_create(&self->comm, &self->options, &error);
+    rank_say(self, "after %lld ms: %s", (long long)((gmi_now_ns() - begin_ns) / GMI_NS_PER_MS), error.text);
+    rank_expect(self, GM_ERR_PEER_LOST, status);
+    if (self->rank == 1) return; /* it hears of it when rank 0 has gone */
+    rank_check(self, gmi_now_ns() - begin_ns < (BOUND_MS + 500) * GMI_NS_PER_MS * ranks_slowness());
+    rank_check(self, error.culprit == 1);
+    rank_check(self, strstr(error.text, "rank 1 (10.77.0.2:") != NULL);
+    rank_check(self, strstr(error.text, "does the path carry them (MTU)?") != NULL);
+}
+
+static void a_path_that_swallows_large_packets_from_the_start_is_guessed(void **state)
+{
+    if (!has_network) skip();
+    struct ranks *r = start(state, meet_over_a_narrow_path);
+    ranks_await(r, READY, N);
+    assert_int_equal(hosts_run("ip link set v1 mtu 1000"), 0);
+    atomic_store(&ranks_shared(r)->marks[SHAPED], 1);
+    ranks_finish(r);
+    print_message("%s\n", ranks_said(r, 0));
+}
+
+static void hear_of_a_cut(struct rank_self *self)
+{
+    hosts_move_to_own(self);
+    rank_create(self);
+    rank_mark(self, READY);
+    rank_await(self, SHAPED, 1);
+    gm_status status = gm_barrier(self->comm);
+    rank_say(self, "%s", gm_comm_error(self->comm)->text);
+    rank_expect(self, GM_ERR_PEER_LOST, status);
+    rank_check(self, strstr(gm_comm_error(self->comm)->text, "MTU") == NULL);
+    rank_destroy(self);
+}
+
+static void a_cut_among_small_packets_is_not_taken_for_it(void **state)
+{
+    if (!has_network) skip();
+    struct ranks *r = start(state, hear_of_a_cut);
+    ranks_await(r, READY, N);
+    assert_int_equal(hosts_run("ip link set v1 down"), 0);
+    atomic_store(&ranks_shared(r)->marks[SHAPED], 1);
+    ranks_finish(r);
+    print_message("%s\n", ranks_said(r, 0));
+}
+
 /* ---- a narrow and lossy link --------------------------------------------------------------------------- */
 
 /* While the call goes on without us, what `gradmesh status` says on this host. */
@@ -98,6 +151,7 @@ static void send_through_a_narrow_link(struct rank_self *self)
     gm_work *work;
     bool     is_told = false;
     hosts_move_to_own(self);
+    self->options.log_level = GM_LOG_INFO;
     rank_create(self);
     rank_mark(self, READY);
     rank_await(self, SHAPED, 1);
@@ -132,6 +186,9 @@ static void a_narrow_and_lossy_link_is_named(void **state)
     assert_non_null(strstr(ranks_said(r, 0), line));
     assert_non_null(strstr(ranks_said(r, 0), "is lossy or too narrow"));
     assert_null(strstr(ranks_said(r, 0), "the link to rank 2"));
+    const char *last = strstr(ranks_said(r, 0), "rank 0: its busiest link went to rank 1 (10.77.0.2:");
+    assert_non_null(last);
+    assert_non_null(strstr(last, "packets were sent again"));
     print_message("%s\n", strstr(ranks_said(r, 0), line));
 }
 
@@ -178,6 +235,8 @@ int main(void)
 #define TEST(name) cmocka_unit_test_teardown(name, ranks_teardown)
     const struct CMUnitTest tests[] = {
         TEST(a_path_that_swallows_large_packets_is_guessed),
+        TEST(a_path_that_swallows_large_packets_from_the_start_is_guessed),
+        TEST(a_cut_among_small_packets_is_not_taken_for_it),
         TEST(a_narrow_and_lossy_link_is_named),
         TEST(a_blocked_pair_is_found_by_gradmesh_check),
     };
