@@ -1,5 +1,6 @@
 /* exact_test.c - exact sums of real processes: the bits of one process at every world size, over TCP and shared memory. */
 #include <math.h>
+#include <unistd.h>
 
 #include "base/rng.h"
 #include "tests/support/oracle.h"
@@ -173,6 +174,68 @@ static void one_contribution_a_rank_needs_no_accumulator(void **state)
     }
 }
 
+/* ---- however it is called -------------------------------------------------------------------------------- */
+
+/* The same values again and again: in so many calls, some of them at once, shifted in memory, each rank late in its own way. */
+static void sum_in_calls(struct rank_self *self, const float *x, float *sum, int n_calls, uint64_t round)
+{
+    gm_work *works[4] = { NULL };
+    for (int c = 0; c < n_calls; c++) {
+        size_t first, n;
+        gm_chunk(COUNT, n_calls, c, &first, &n);
+        uint64_t draw = gmi_rng_u64(gmi_rng_key(round, (uint64_t)self->rank), (uint64_t)c);
+        if (draw % 8 == 0) usleep((useconds_t)(draw >> 32) % 2000);
+        int slot = c % (int)TEST_COUNT(works);
+        if (works[slot] != NULL) {
+            rank_ok(self, gm_work_wait(works[slot], -1));
+            gm_work_release(works[slot]);
+            works[slot] = NULL;
+        }
+        if (round % 2 == 0) rank_ok(self, gm_all_reduce(self->comm, x + first, sum + first, n, GM_F32, GM_SUM_EXACT));
+        else rank_ok(self, gm_all_reduce_start(self->comm, x + first, sum + first, n, GM_F32, GM_SUM_EXACT, &works[slot]));
+    }
+    for (size_t i = 0; i < TEST_COUNT(works); i++) {
+        if (works[i] == NULL) continue;
+        rank_ok(self, gm_work_wait(works[i], -1));
+        gm_work_release(works[i]);
+    }
+}
+
+static void call_in_many_ways(struct rank_self *self)
+{
+    static float     x[COUNT + 1], sum[COUNT + 1];
+    static const int n_calls[] = { 1, 7, 100, 2, 61 };
+    uint64_t         first_hash = 0;
+    rank_create(self);
+    for (uint64_t round = 0; round < 2 * TEST_COUNT(n_calls); round++) {
+        size_t shift = round / 2 % 2;
+        fill(x + shift, 5, self->rank);
+        memset(sum, 0, sizeof sum);
+        sum_in_calls(self, x + shift, sum + shift, n_calls[round / 2], round);
+        uint64_t hash = hash_of(sum + shift, COUNT);
+        if (round == 0) first_hash = hash;
+        rank_check(self, hash == first_hash);
+    }
+    self->record->numbers[0] = first_hash;
+    rank_destroy(self);
+}
+
+static void sums_do_not_depend_on_calls_sizes_or_time(void **state)
+{
+    static const char *const algorithms[] = { "auto", "ring", "direct", "tree" }, *const transports[] = { "tcp", "shm" };
+    uint64_t first_hash = 0;
+    for (size_t a = 0; a < TEST_COUNT(algorithms); a++) {
+        for (size_t t = 0; t < TEST_COUNT(transports); t++) {
+            struct ranks_job job = { .n_ranks = 3, .body = call_in_many_ways, .algorithm = algorithms[a], .transport = transports[t] };
+            struct ranks    *r = ranks_run(state, &job);
+            if (first_hash == 0) first_hash = ranks_shared(r)->records[0].numbers[0];
+            for (int k = 0; k < job.n_ranks; k++) assert_int_equal(ranks_shared(r)->records[k].numbers[0], first_hash);
+            ranks_teardown(state);
+        }
+    }
+    assert_int_not_equal(first_hash, 0);
+}
+
 /* ---- mistakes ---------------------------------------------------------------------------------------- */
 
 enum mistake { TWICE, MISSING, OTHER_SHARDS, OTHER_QUANTUM, OTHER_COUNT };
@@ -247,6 +310,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_teardown(one_hash_at_every_world_size_algorithm_and_transport, ranks_teardown),
         cmocka_unit_test_teardown(one_contribution_a_rank_needs_no_accumulator, ranks_teardown),
+        cmocka_unit_test_teardown(sums_do_not_depend_on_calls_sizes_or_time, ranks_teardown),
         cmocka_unit_test_teardown(shards_twice_or_missing_and_other_accumulators_are_told_on_every_rank, ranks_teardown),
         cmocka_unit_test_teardown(a_shard_that_is_not_complete_starts_nothing, ranks_teardown),
     };
