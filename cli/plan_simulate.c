@@ -393,7 +393,7 @@ int cli_plan_simulate(int argc, char **argv)
     const struct cli_command command = { .name = "plan", .usage = "--simulate N,... [options]", .summary = summary, .notes = notes,
                                          .options = options, .n_options = N_OPTIONS };
     struct cli_parsed      parsed;
-    struct plan_simulation simulation;
+    struct plan_simulation simulation = { 0 };
     struct gmt_layers      layers;
     int                    status;
     if (!cli_parse(&command, argc, argv, &parsed, &status)) return status;
