@@ -191,10 +191,9 @@ $(BUILD)/lint/.tools:
 # and those that set the mode of floating point, which valgrind does not follow (train/bits_selftest_test too).
 VALGRIND_TESTS ?= $(filter-out src/rendezvous/passing_test src/reduce/accumulator_test launch/launcher_test,$(patsubst %.c,%,$(wildcard src/*_test.c src/*/*_test.c launch/*_test.c))) \
                   $(patsubst %.c,%,$(wildcard plan/*_test.c report/*_test.c cli/*_test.c)) \
-                  $(addprefix train/,arrivals_test bits_loss_test bits_test bucket_test data_idx_test checkpoint_test data_test ddp_test \
-                  feedback_test trainer_test verify_test) study/study_test \
+                  $(filter-out train/bits_selftest_test,$(patsubst %.c,%,$(wildcard train/*_test.c))) study/study_test \
                   tests/api/options_test tests/api/arguments_test \
-                  tests/simulate/mismatch_test tests/simulate/by_hand_test tests/fuzz/replay_test \
+                  tests/simulate/mismatch_test tests/simulate/by_hand_test tests/simulate/trace_test tests/fuzz/replay_test \
                   tests/processes/memory_test tests/processes/messages_test tests/processes/checksum_test
 valgrind: $(patsubst %,$(BUILD)/tests/%,$(VALGRIND_TESTS))  ## the tests of one process, and some of several, under valgrind's memcheck
 	@command -v valgrind >/dev/null 2>&1 || sh tools/install.sh valgrind
