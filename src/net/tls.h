@@ -1,5 +1,5 @@
-/* tls.h - an encrypted byte stream over a connected socket: TLS 1.3 by OpenSSL, with a key that both ends have and that
- * was never used before.
+/* tls.h - an encrypted byte stream over a connected socket: TLS 1.3, with a key that both ends have and that was never
+ * used before.
  *
  * The results are those of net/socket.h, and one more, GM_ERR_PROTOCOL: bytes that nobody sends who has the key. The
  * handshake goes on with whatever is called first, and until it is done that answers GM_AGAIN. Nothing blocks. The

@@ -4,7 +4,7 @@
 #include "net/stream.h"
 #include "transport/link.h"
 
-enum { N_RECORDS = 8 }; /* of TLS that a system call moves */
+enum { N_RECORDS = 16 }; /* of TLS that a system call moves */
 
 struct tcp_link {
     struct gmi_link   base;
