@@ -14,6 +14,7 @@ const struct fuzz_target fuzz_targets[] = {
     ROW(digits, "IDX files, plain and gzip"),
     ROW(settings, "the environment, addresses, interface lists, fingerprints"),
     ROW(checked, "blocks with checksums, on data links"),
+    ROW(tls, "records on encrypted connections"),
     ROW(profiles, "what is known of a machine and its links (JSON, lines)"),
     ROW(records, "records, logs and traces, read back by report and verify (JSON)"),
     ROW(status, "what ranks answer to gradmesh status"),

@@ -17,6 +17,7 @@ FUZZ_TARGET(digits);
 FUZZ_TARGET(checkpoint);
 FUZZ_TARGET(settings);
 FUZZ_TARGET(checked);
+FUZZ_TARGET(tls);
 FUZZ_TARGET(profiles);
 FUZZ_TARGET(records);
 FUZZ_TARGET(status);
