@@ -42,6 +42,8 @@
  * at best, and as many times that as its ranks have neighbours on other hosts. */
 #include "coll/hierarchical.h"
 
+#include <limits.h>
+
 #include "base/check.h"
 #include "coll/intake.h"
 #include "coll/ring.h"
@@ -49,9 +51,15 @@
 
 static const double NEVER_US = 1e12, SMALL_BYTES = 32 * 1024;
 
+/* Bytes of the buffer. */
+struct range {
+    size_t at_bytes, n_bytes;
+};
+
 struct cursor {
-    int    position; /* in the walk */
-    size_t at_bytes; /* into the block there */
+    int          position; /* in the walk */
+    size_t       at_bytes; /* into the block there ... */
+    struct range block;    /* ... which is this one; none at the end of the walk */
 };
 
 /* Another rank of our host, and the four streams between us. */
@@ -80,10 +88,6 @@ static struct hierarchy *hierarchy_of(struct gmi_op *op) { return (struct hierar
 
 /* ---- slices and blocks -------------------------------------------------------------------------- */
 
-struct range {
-    size_t at_bytes, n_bytes;
-};
-
 static struct range slice_range(size_t count_elems, size_t elem_bytes, int n_slices, int slice)
 {
     return (struct range){ gmi_chunk_first(count_elems, n_slices, slice) * elem_bytes,
@@ -97,7 +101,7 @@ static struct range block_range(struct range slice, size_t elem_bytes, int n_hos
                            gmi_chunk_elems(elems, n_hosts, block) * elem_bytes };
 }
 
-/* The block at a position of a slice's walk on our host. */
+/* The block at a position of a slice's walk on our host. Divisions: a cursor remembers it, since streams are looked at often. */
 static struct range block_at(const struct hierarchy *h, int slice, int position)
 {
     size_t       elem_bytes = h->op->codec.elem_bytes;
@@ -121,36 +125,42 @@ static int end_of_walk(const struct hierarchy *h) { return 2 * h->n_hosts - 1; }
 static int end_of_out(const struct hierarchy *h) { return 2 * h->n_hosts - 2; }
 static int first_finished(const struct hierarchy *h) { return h->n_hosts - 1; }
 
+static void go_to(const struct hierarchy *h, struct cursor *c, int slice, int position)
+{
+    *c = (struct cursor){ .position = position };
+    if (position < end_of_walk(h)) c->block = block_at(h, slice, position);
+}
+
 /* Also over empty blocks. */
 static void advance(const struct hierarchy *h, struct cursor *c, int slice, int end, size_t moved_bytes)
 {
     c->at_bytes += moved_bytes;
-    while (c->position < end && c->at_bytes == block_at(h, slice, c->position).n_bytes) {
-        c->position++;
-        c->at_bytes = 0;
-    }
+    while (c->position < end && c->at_bytes == c->block.n_bytes) go_to(h, c, slice, c->position + 1);
 }
 
-static size_t left_bytes(const struct hierarchy *h, const struct cursor *c, int slice, int end)
+static void start(const struct hierarchy *h, struct cursor *c, int slice, int position, int end)
 {
-    return c->position == end ? 0 : block_at(h, slice, c->position).n_bytes - c->at_bytes;
+    go_to(h, c, slice, position);
+    advance(h, c, slice, end, 0);
 }
+
+static size_t left_bytes(const struct cursor *c, int end) { return c->position == end ? 0 : c->block.n_bytes - c->at_bytes; }
 
 /* How much of the block at `behind` a stream has settled that `behind` has not passed yet. */
-static size_t settled_bytes(const struct hierarchy *h, const struct cursor *ahead, const struct cursor *behind)
+static size_t settled_bytes(const struct cursor *ahead, const struct cursor *behind)
 {
-    if (ahead->position > behind->position) return block_at(h, h->slice, behind->position).n_bytes - behind->at_bytes;
+    if (ahead->position > behind->position) return behind->block.n_bytes - behind->at_bytes;
     return ahead->position == behind->position ? ahead->at_bytes - behind->at_bytes : 0;
 }
 
 /* Our host's sums. A host of one rank has them from the start. */
-static struct cursor sums(const struct hierarchy *h)
+static const struct cursor *sums(const struct hierarchy *h)
 {
-    if (h->n_members > 0) return h->members[h->n_members - 1].take;
-    return (struct cursor){ .position = end_of_sums(h) };
+    static const struct cursor all = { .position = INT_MAX };
+    return h->n_members > 0 ? &h->members[h->n_members - 1].take : &all;
 }
 
-static struct cursor results(const struct hierarchy *h) { return has_ring(h) ? h->in : sums(h); }
+static const struct cursor *results(const struct hierarchy *h) { return has_ring(h) ? &h->in : sums(h); }
 
 /* Where our host's sums are. */
 static const uint8_t *sums_at(const struct hierarchy *h) { return h->n_members > 0 ? h->op->output : h->op->input; }
@@ -170,24 +180,21 @@ struct offer {
     size_t         ready_bytes, left_bytes;
 };
 
-static struct offer offer_of(const struct hierarchy *h, struct cursor *c, int slice, int end)
+static struct offer offer_of(struct cursor *c, int slice, int end)
 {
-    size_t left = left_bytes(h, c, slice, end);
+    size_t left = left_bytes(c, end);
     return (struct offer){ c, slice, end, left, left };
 }
 
 /* The same, as far as another stream of our slice has settled it. */
-static struct offer offer_behind(const struct hierarchy *h, struct cursor *c, int end, struct cursor ahead)
+static struct offer offer_behind(const struct hierarchy *h, struct cursor *c, int end, const struct cursor *ahead)
 {
-    struct offer o = offer_of(h, c, h->slice, end);
-    if (o.left_bytes > 0) o.ready_bytes = settled_bytes(h, &ahead, c);
+    struct offer o = offer_of(c, h->slice, end);
+    if (o.left_bytes > 0) o.ready_bytes = settled_bytes(ahead, c);
     return o;
 }
 
-static size_t place_of(const struct hierarchy *h, const struct offer *o)
-{
-    return block_at(h, o->slice, o->cursor->position).at_bytes + o->cursor->at_bytes;
-}
+static size_t place_of(const struct offer *o) { return o->cursor->block.at_bytes + o->cursor->at_bytes; }
 
 static bool is_giving(const struct hierarchy *h, const struct member *m)
 {
@@ -200,7 +207,7 @@ static bool is_taking(const struct hierarchy *h, const struct member *m)
 
 static struct offer to_member(const struct hierarchy *h, struct member *m)
 {
-    if (is_giving(h, m)) return offer_of(h, &m->give, m->slice, end_of_sums(h));
+    if (is_giving(h, m)) return offer_of(&m->give, m->slice, end_of_sums(h));
     if (!owns_slice(h)) return (struct offer){ 0 };
     return offer_behind(h, &m->tell, end_of_walk(h), results(h));
 }
@@ -209,16 +216,16 @@ static struct offer from_member(const struct hierarchy *h, struct member *m)
 {
     if (is_taking(h, m)) {
         bool is_first = m == h->members;
-        return is_first ? offer_of(h, &m->take, h->slice, end_of_sums(h))
-                        : offer_behind(h, &m->take, end_of_sums(h), (m - 1)->take);
+        return is_first ? offer_of(&m->take, h->slice, end_of_sums(h))
+                        : offer_behind(h, &m->take, end_of_sums(h), &(m - 1)->take);
     }
     if (!is_owner(h, m)) return (struct offer){ 0 };
-    return offer_of(h, &m->hear, m->slice, end_of_walk(h));
+    return offer_of(&m->hear, m->slice, end_of_walk(h));
 }
 
 static struct offer to_next(struct hierarchy *h)
 {
-    return offer_behind(h, &h->out, end_of_out(h), h->out.position == 0 ? sums(h) : h->in);
+    return offer_behind(h, &h->out, end_of_out(h), h->out.position == 0 ? sums(h) : &h->in);
 }
 
 static bool is_ring_reducing(const struct hierarchy *h) { return h->in.position <= first_finished(h); }
@@ -226,7 +233,7 @@ static bool is_ring_reducing(const struct hierarchy *h) { return h->in.position 
 static struct offer from_previous(struct hierarchy *h)
 {
     if (is_ring_reducing(h)) return offer_behind(h, &h->in, end_of_walk(h), sums(h));
-    return offer_of(h, &h->in, h->slice, end_of_walk(h));
+    return offer_of(&h->in, h->slice, end_of_walk(h));
 }
 
 static bool wants_to_send(const struct gmi_port *port, const struct offer *o)
@@ -243,7 +250,7 @@ static bool wants_to_recv(const struct gmi_port *port, const struct offer *o)
 static gm_status send_some(const struct hierarchy *h, struct gmi_port *port, struct offer o, const uint8_t *whole)
 {
     size_t         sent;
-    const uint8_t *from = o.ready_bytes > 0 ? whole + place_of(h, &o) : NULL;
+    const uint8_t *from = o.ready_bytes > 0 ? whole + place_of(&o) : NULL;
     if (!wants_to_send(port, &o)) return GM_OK;
     gm_status status = gmi_port_send_some(port, from, o.ready_bytes, o.left_bytes, &sent);
     if (sent > 0) advance(h, o.cursor, o.slice, o.end, sent);
@@ -254,7 +261,7 @@ static gm_status send_some(const struct hierarchy *h, struct gmi_port *port, str
 static gm_status copy_some(const struct hierarchy *h, struct gmi_port *port, struct offer o)
 {
     size_t   got;
-    uint8_t *into = o.left_bytes > 0 ? h->op->output + place_of(h, &o) : NULL;
+    uint8_t *into = o.left_bytes > 0 ? h->op->output + place_of(&o) : NULL;
     if (!wants_to_recv(port, &o)) return GM_OK;
     gm_status status = gmi_port_recv_some(port, into, o.left_bytes, o.left_bytes, &got);
     if (got > 0) advance(h, o.cursor, o.slice, o.end, got);
@@ -265,7 +272,7 @@ static gm_status copy_some(const struct hierarchy *h, struct gmi_port *port, str
 static gm_status add_some(const struct hierarchy *h, struct gmi_port *port, struct gmi_intake *intake, struct offer o,
                           const uint8_t *own, bool is_last)
 {
-    size_t settled, at = o.ready_bytes > 0 ? place_of(h, &o) : 0;
+    size_t settled, at = o.ready_bytes > 0 ? place_of(&o) : 0;
     if (!wants_to_recv(port, &o)) return GM_OK;
     uint8_t  *into = h->op->output + at;
     gm_status status = gmi_intake_some(intake, port, into, own + at, o.ready_bytes, o.left_bytes, &settled);
@@ -367,15 +374,14 @@ static void add_member(struct hierarchy *h, int rank, int place)
 {
     struct member *m = &h->members[h->n_members++];
     *m = (struct member){ .port = use_port(h->op, rank), .slice = place };
-    m->hear.position = m->tell.position = first_finished(h);
     if (is_owner(h, m)) {
-        advance(h, &m->give, m->slice, end_of_sums(h), 0);
-        advance(h, &m->hear, m->slice, end_of_walk(h), 0);
+        start(h, &m->give, m->slice, 0, end_of_sums(h));
+        start(h, &m->hear, m->slice, first_finished(h), end_of_walk(h));
         h->op->total_recv_bytes += slice_bytes(h, m->slice);
     }
     if (owns_slice(h)) {
-        advance(h, &m->take, h->slice, end_of_sums(h), 0);
-        advance(h, &m->tell, h->slice, end_of_walk(h), 0);
+        start(h, &m->take, h->slice, 0, end_of_sums(h));
+        start(h, &m->tell, h->slice, first_finished(h), end_of_walk(h));
         h->op->total_recv_bytes += slice_bytes(h, h->slice);
     }
 }
@@ -384,9 +390,8 @@ static void begin_ring(struct hierarchy *h, const struct gmi_layout *l)
 {
     h->next = use_port(h->op, gmi_layout_rank(l, (h->host + 1) % h->n_hosts, h->slice));
     h->previous = use_port(h->op, gmi_layout_rank(l, (h->host + h->n_hosts - 1) % h->n_hosts, h->slice));
-    h->in.position = 1;
-    advance(h, &h->out, h->slice, end_of_out(h), 0);
-    advance(h, &h->in, h->slice, end_of_walk(h), 0);
+    start(h, &h->out, h->slice, 0, end_of_out(h));
+    start(h, &h->in, h->slice, 1, end_of_walk(h));
     for (int p = 1; p < end_of_walk(h); p++) h->op->total_recv_bytes += block_at(h, h->slice, p).n_bytes;
 }
 
