@@ -67,11 +67,11 @@ static void deliver(struct plan_end *from, struct plan_parcel *parcel, int64_t a
     add_event(from->network, at_ps, PLAN_BYTES_ARRIVE, from->other->number);
 }
 
+/* A lane is its end's alone, and what enters it later has been sent later: nothing that happens until then can change it. */
 static void cross_host(struct plan_end *end, struct plan_parcel *parcel)
 {
     struct plan_network *n = end->network;
-    int64_t              start_ps = end->lane_free_ps > n->now_ps ? end->lane_free_ps : n->now_ps;
-    end->lane_free_ps = start_ps + time_of(bytes_of(parcel), n->costs.local_byte_ps);
+    end->lane_free_ps = later(end->lane_free_ps, n->core_ps) + time_of(bytes_of(parcel), n->costs.local_byte_ps);
     deliver(end, parcel, end->lane_free_ps + n->costs.local_latency_ps);
 }
 
@@ -118,13 +118,9 @@ static void serve_first_in_line(struct plan_network *n, int host)
 static void leave(struct plan_end *end)
 {
     struct plan_network *n = end->network;
-    if (is_local(end)) {
-        cross_host(end, take_first(&end->leaving));
-        return;
-    }
-    int               host = host_of(end);
-    struct plan_card *card = &n->cards[host];
-    bool              is_line_empty = card->first_in_line == NULL;
+    int                  host = host_of(end);
+    struct plan_card    *card = &n->cards[host];
+    bool                 is_line_empty = card->first_in_line == NULL;
     end->n_ready++;
     if (!end->is_in_line) stand_in_line(card, end);
     if (!is_line_empty) return; /* somebody has asked for the card */
@@ -218,12 +214,16 @@ static gm_status send_some(struct gmi_link *link, const struct iovec *parts, int
     parcel->n_head_bytes = (uint32_t)head_bytes;
     parcel->body_bytes = body_bytes;
     if (has_head) memcpy(parcel->head, parts[0].iov_base, head_bytes);
-    append(&end->leaving, parcel);
     n->n_parcels++;
     *moved_bytes = head_bytes + body_bytes;
     end->other->unread_bytes += *moved_bytes;
     charge_send(end, body_bytes == 0 ? NULL : parts[n_parts - 1].iov_base, head_bytes + parts[n_parts - 1].iov_len, *moved_bytes);
     parcel->message_bytes = end->message_bytes;
+    if (is_local(end)) {
+        cross_host(end, parcel);
+        return GM_OK;
+    }
+    append(&end->leaving, parcel);
     if (n->core_ps == n->now_ps) leave(end);
     else add_event(n, n->core_ps, PLAN_BYTES_LEAVE, end->number);
     return GM_OK;

@@ -2,7 +2,7 @@
  *
  *     rank a                host of a             host of b                rank b
  *     send_some -> leaving -> [ card, out ] ~ latency ~ [ card, in ] -> arrived -> recv_some
- *                          \-> [ a lane of its own ] -------------/                          (within a host)
+ *     send_some -> [ a lane of its own ] ----------------------------> arrived -> recv_some     (within a host)
  *
  * What one call of send_some takes, up to a grain, is a parcel. It becomes readable as a whole when its last byte is there,
  * so a grain is what a receiver sees arrive at a time.
@@ -72,7 +72,7 @@ struct plan_end {
     uint32_t            n_arrived;
     uint64_t            unread_bytes; /* sent to us, by the other end */
 
-    struct plan_parcels leaving; /* the first n_ready of them have left the core of the rank */
+    struct plan_parcels leaving; /* for the network: the first n_ready of them have left the core of the rank */
     uint32_t            n_ready;
     struct plan_end    *next_in_line; /* of those that wait for a card */
     bool                is_in_line, wants_room;
