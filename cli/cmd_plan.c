@@ -21,6 +21,7 @@
 #include "cli/plan_simulate.h"
 #include "cli/worker.h"
 #include "launch/launcher.h"
+#include "plan/own_code.h"
 #include "plan/probe.h"
 #include "study/network.h"
 #include "train/bucket.h"
@@ -370,6 +371,7 @@ static gm_status find_machine(struct planner *planner)
         status = probe_machine(planner);
         machine->has_turns = status == GM_OK && args->save_path != NULL;
         if (machine->has_turns) status = bench_turns_measure(&machine->turns, &planner->error);
+        if (machine->has_turns && status == GM_OK) status = plan_measure_own_code(&machine->turns, &planner->error);
     }
     if (status == GM_OK && c->bandwidth_Bps > 0) {
         machine->has_link = true;

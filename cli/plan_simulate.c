@@ -28,7 +28,7 @@ static const char notes[] =
     "  gradmesh plan --simulate 64 --per-host 8 --straggler 5:1.5 --compute-ms 20\n"
     "  gradmesh plan --simulate 10000 --per-host 8 --algorithm hierarchical,halving\n";
 
-enum { N_OPTIONS = 28, MAX_RING_RANKS = 4096, MAX_SWEPT_RANKS = 256, MAX_BYTES_BETWEEN_ALL = 1 << 22 };
+enum { N_OPTIONS = 29, MAX_RING_RANKS = 4096, MAX_SWEPT_RANKS = 256, MAX_BYTES_BETWEEN_ALL = 1 << 22 };
 
 static const char *const wire_names[] = { "f32", "bf16", "f16", "int8", NULL };
 static const char *const overlap_names[] = { "off", "on", NULL };
@@ -37,7 +37,7 @@ struct arguments {
     struct cli_list worlds;
     const char     *model, *algorithms, *flops, *bandwidth, *latency, *local_bandwidth, *local_latency, *call, *wake, *copy, *add;
     const char     *stragglers, *delays, *profile;
-    int64_t         size_bytes, batch, per_host, cores, bucket_bytes, seed, grain_bytes, burst_bytes;
+    int64_t         size_bytes, batch, per_host, cores, bucket_bytes, seed, grain_bytes, burst_bytes, rounds;
     int             wire, overlap;
     double          compute_ms, jitter;
     bool            has_size, has_compute, wants_crossings;
@@ -258,7 +258,7 @@ static int read_arguments(const struct cli_command *command, const struct argume
     *s = (struct plan_simulation){ .ranks_per_host = (int)a->per_host, .cores_per_host = (int)a->cores, .bytes = bytes / 4 * 4,
                                    .compute_ms = a->compute_ms, .jitter = a->jitter / 100, .seed = (uint64_t)a->seed,
                                    .n_buckets = buckets > 4096 ? 4096 : buckets < 1 ? 1 : (int)buckets, .overlaps = a->overlap == 1,
-                                   .grain_bytes = (uint64_t)a->grain_bytes };
+                                   .grain_bytes = (uint64_t)a->grain_bytes, .n_rounds = (int)a->rounds };
     if (a->wire != 0) s->wire = wire_names[a->wire];
     if (!read_links(command, a, &s->links, &status)) return status;
     s->links.burst_bytes = (double)a->burst_bytes;
@@ -387,6 +387,8 @@ int cli_plan_simulate(int argc, char **argv)
           .help = "computing takes longer by 0 to so many percent, drawn for each worker" },
         { .name = "seed", .kind = CLI_INT, .integer = &a.seed, .default_text = "1", .min = 0, .max = INT64_MAX,
           .help = "by which that is drawn" },
+        { .name = "rounds", .kind = CLI_INT, .integer = &a.rounds, .default_text = "0", .min = 0, .max = 1000,
+          .help = "as gradmesh bench times it: so many times a barrier and then the exchange; the median" },
         { .name = "grain-bytes", .kind = CLI_BYTES, .size_bytes = &a.grain_bytes, .default_text = "0", .min = 0, .max = 1 << 30,
           .help = "so much of a transfer arrives at a time; 0: 64K, more where there were too many" },
     };

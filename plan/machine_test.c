@@ -37,7 +37,7 @@ static void fill(struct plan_machine *machine)
     machine->has_link = true;
     machine->link = (struct plan_link){ 25.5, 1.17e8 };
     machine->has_turns = true;
-    machine->turns = (struct bench_turns){ .miss_us = 0.3, .ack_us = 2.1, .yield_us = 0.4, .switch_us = 0.8, .wake_us = 1.0 / 3 };
+    machine->turns = (struct bench_turns){ .miss_us = 0.3, .ack_us = 2.1, .call_us = 0.9, .try_us = 0.2, .yield_us = 0.4, .switch_us = 0.8, .wake_us = 1.0 / 3 };
     for (int i = 0; i < BENCH_TURN_CALLS; i++) {
         machine->turns.calls[0][i] = (struct bench_turn_call){ 80 << i, 1.1 + i, 0.7 + i };
         machine->turns.calls[1][i] = (struct bench_turn_call){ 90 << i, 2.1 + i, 1.7 + i };

@@ -80,6 +80,8 @@ static cJSON *turns_to_json(const struct bench_turns *turns)
     cJSON *object = cJSON_CreateObject();
     cJSON_AddNumberToObject(object, "miss_us", turns->miss_us);
     cJSON_AddNumberToObject(object, "ack_us", turns->ack_us);
+    cJSON_AddNumberToObject(object, "call_us", turns->call_us);
+    cJSON_AddNumberToObject(object, "try_us", turns->try_us);
     cJSON_AddNumberToObject(object, "yield_us", turns->yield_us);
     cJSON_AddNumberToObject(object, "switch_us", turns->switch_us);
     cJSON_AddNumberToObject(object, "wake_us", turns->wake_us);
@@ -272,6 +274,8 @@ static void read_turns(struct reader *reader, const cJSON *object, struct bench_
 {
     turns->miss_us = number(reader, object, "miss_us", 0);
     turns->ack_us = number(reader, object, "ack_us", 0);
+    turns->call_us = number(reader, object, "call_us", 0);
+    turns->try_us = number(reader, object, "try_us", 0);
     turns->yield_us = number(reader, object, "yield_us", 0);
     turns->switch_us = number(reader, object, "switch_us", 0);
     turns->wake_us = number(reader, object, "wake_us", 0);

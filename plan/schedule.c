@@ -43,6 +43,16 @@ struct plan_schedule plan_schedule_find(const char *name)
     return (struct plan_schedule){ 0 };
 }
 
+struct plan_schedule plan_schedule_behind_barrier(const struct plan_schedule *schedule, int n_ranks, int n_cores)
+{
+    struct gmi_costs     costs = gmi_costs_of_host(n_ranks, n_cores, GMI_KIND_LOOPBACK);
+    struct plan_schedule s = *schedule;
+    s.stages[0] = gmi_algo_choose(schedule->name, GM_BARRIER, &costs, 0, GMI_VIEW_PAIRS);
+    s.n_stages = 1 + schedule->n_stages;
+    for (int i = 0; i < schedule->n_stages; i++) s.stages[1 + i] = schedule->stages[i];
+    return s;
+}
+
 const char *plan_simulated_algorithm(int index)
 {
     const struct gmi_algo *row;
@@ -73,6 +83,8 @@ struct gmi_request plan_request(const struct gmi_algo *row, const struct gmi_cod
                                 void *memory)
 {
     bool has_root = gmi_has_root(row->collective), is_reduction = row->collective != GM_BROADCAST;
+    if (row->collective == GM_BARRIER)
+        return (struct gmi_request){ .which = GM_BARRIER, .redop = -1, .root = -1, .codec = gmi_codec_mover(1) };
     struct gmi_request r = { .which = row->collective, .send = memory, .recv = memory, .count_elems = count_elems,
                              .dtype = GM_F32, .redop = is_reduction ? GM_SUM : -1, .root = has_root ? 0 : -1 };
     if (row->collective == GM_REDUCE && rank != r.root) r.recv = NULL;

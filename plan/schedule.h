@@ -5,7 +5,7 @@
 #include "coll/algo.h"
 #include "plan/simulate.h"
 
-enum { PLAN_MAX_STAGES = 2 };
+enum { PLAN_MAX_STAGES = 3 };
 
 struct plan_schedule {
     const char            *name, *summary;
@@ -14,6 +14,9 @@ struct plan_schedule {
 };
 
 struct plan_schedule plan_schedule_find(const char *name);
+
+/* The same behind a barrier, which the library would choose for these ranks and cores of one host. */
+struct plan_schedule plan_schedule_behind_barrier(const struct plan_schedule *schedule, int n_ranks, int n_cores);
 
 /* Elements of a bucket: buckets are as equal as can be. */
 size_t plan_bucket_elems(const struct plan_simulation *s, int bucket);

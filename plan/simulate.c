@@ -43,7 +43,7 @@ static void begin_call(struct sim_rank *r)
 {
     struct sim            *sim = r->sim;
     const struct gmi_algo *row = sim->schedule.stages[r->call % sim->schedule.n_stages];
-    size_t                 elems = plan_bucket_elems(sim->simulation, r->call / sim->schedule.n_stages);
+    size_t                 elems = plan_bucket_elems(sim->simulation, sim->rounds_ps != NULL ? 0 : r->call / sim->schedule.n_stages);
     struct gmi_request     request = plan_request(row, &sim->codec, r->group.rank, elems, sim->memory);
     gm_traffic             before = r->traffic;
     r->op.group = &r->group;
@@ -56,8 +56,19 @@ static void begin_call(struct sim_rank *r)
     r->is_in_call = true;
 }
 
+/* A round's first call is its barrier, its last one ends the exchange. */
+static void note_round(struct sim_rank *r)
+{
+    struct sim *sim = r->sim;
+    int         round = r->call / sim->schedule.n_stages, stage = r->call % sim->schedule.n_stages;
+    int64_t     now_ps = sim->network.core_ps;
+    if (stage == 0) r->round_ps = now_ps;
+    if (stage == sim->schedule.n_stages - 1 && now_ps - r->round_ps > sim->rounds_ps[round]) sim->rounds_ps[round] = now_ps - r->round_ps;
+}
+
 static void end_call(struct sim_rank *r)
 {
+    if (r->sim->rounds_ps != NULL) note_round(r);
     r->traffic.payload_sent_bytes += r->op.traffic.payload_sent_bytes;
     r->traffic.protocol_sent_bytes += r->op.traffic.protocol_sent_bytes;
     r->is_in_call = false;
@@ -90,6 +101,7 @@ static gm_status go_on(struct sim_rank *r)
             int64_t at_ps = ready_ps(r, r->call);
             if (at_ps > n->core_ps) return schedule_run(r, at_ps) ? GM_OK : GM_ERR_NOMEM;
             begin_call(r);
+            n->core_ps += (int64_t)((double)sim->turns.call_ps * r->slowness);
         }
         gm_status status = gmi_op_progress(&r->op);
         if (status == GM_AGAIN) {
@@ -108,7 +120,7 @@ static gm_status go_on(struct sim_rank *r)
 /* In its last tries a rank that found nothing made so many calls; then it gave the core up. */
 static int64_t look_ps(const struct sim_rank *r)
 {
-    return (int64_t)(r->slowness * (double)(r->sim->turns.yield_ps + r->n_looks * r->sim->turns.miss_ps));
+    return (int64_t)(r->slowness * (double)(r->sim->turns.yield_ps + r->sim->turns.look_ps + r->n_looks * r->sim->turns.miss_ps));
 }
 
 /* Does it try again and again, at that time, rather than sleep? Who is through waits for the others in the same way. */
@@ -137,7 +149,7 @@ static gm_status run(struct sim_rank *r, int64_t late_ps)
     gm_status status = go_on(r);
     bool      has_moved = r->call != before_call || r->op.moved_bytes != before_bytes;
     if (n->is_slice_over) r->is_ready = true;
-    if (r->is_asleep) n->core_ps += (int64_t)((double)sim->turns.yield_ps * r->slowness);
+    if (r->is_asleep) n->core_ps += (int64_t)((double)(sim->turns.look_ps + sim->turns.yield_ps) * r->slowness);
     if (was_asleep && r->is_asleep && !has_moved && had_slept) {
         n->core_ps = n->now_ps;
         r->asleep_ps = n->now_ps;

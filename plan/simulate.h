@@ -10,7 +10,10 @@
  * machine that was measured, and ranks that wait try for a while, giving up the core between two tries, as comm/engine.c does.
  *
  * With overlap the gradient becomes ready bucket by bucket during the backward pass, which is two thirds of the compute
- * time, and what the exchange takes of the core until then makes the compute phase so much longer. */
+ * time, and what the exchange takes of the core until then makes the compute phase so much longer.
+ *
+ * To be held against gradmesh bench, a simulation does as that does: rounds of a barrier and the exchange, one after the other.
+ * A round has taken what the slowest rank needed from its own way out of the barrier on, and the median of the rounds counts. */
 #ifndef PLAN_SIMULATE_H
 #define PLAN_SIMULATE_H
 
@@ -49,6 +52,7 @@ struct plan_simulation {
     uint64_t    seed;
     int         n_buckets; /* 0: 1 */
     bool        overlaps;
+    int         n_rounds; /* 0: one step. Else as gradmesh bench times an exchange, below */
     struct plan_links     links;
     const struct bench_turns *turns; /* NULL: links says what a core's work costs; else this does, for links within a host, too */
     struct plan_straggler stragglers[PLAN_MAX_STRAGGLERS];

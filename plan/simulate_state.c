@@ -74,6 +74,8 @@ gm_status sim_check(const struct plan_simulation *s, gm_error *error)
     if (!is_from_0(s->compute_ms, MAX_STEP_MS)) return REFUSE("a compute time of %g ms; it must be between 0 and %g", s->compute_ms, MAX_STEP_MS);
     if (!is_from_0(s->jitter, 100)) return REFUSE("a jitter of %g; it must be between 0 and 100", s->jitter);
     if (s->n_buckets < 0 || s->n_buckets > MAX_BUCKETS) return REFUSE("%d buckets; 1 to %d can be simulated", s->n_buckets, MAX_BUCKETS);
+    if (s->n_rounds < 0 || s->n_rounds > SIM_MAX_ROUNDS) return REFUSE("%d rounds; 0 to %d can be simulated", s->n_rounds, SIM_MAX_ROUNDS);
+    if (s->n_rounds > 0 && (s->n_buckets > 1 || s->overlaps)) return REFUSE("rounds are of one bucket, and overlap with nothing");
     if (s->grain_bytes % 8 != 0) return REFUSE("a grain of %llu bytes; it must be a multiple of 8", (unsigned long long)s->grain_bytes);
     if (s->wire != NULL && !gmi_wire_find(s->wire, &wire)) {
         return REFUSE("there is no wire format '%s'; there are %s", s->wire, gmi_wire_names());
@@ -300,14 +302,17 @@ gm_status sim_init(struct sim *sim, const struct plan_simulation *s, gm_error *e
     *sim = (struct sim){ .simulation = s, .n_ranks = s->n_ranks, .ranks_per_host = s->ranks_per_host > 0 ? s->ranks_per_host : 1,
                          .cores_per_host = s->cores_per_host == 0 && s->turns != NULL ? s->ranks_per_host : s->cores_per_host, .n_buckets = plan_n_buckets(s), .overlaps = s->overlaps,
                          .schedule = plan_schedule_find(s->algorithm) };
-    sim->n_calls = sim->n_buckets * sim->schedule.n_stages;
+    int n_cores = sim->cores_per_host > 0 ? sim->cores_per_host : s->n_ranks;
+    if (s->n_rounds > 0) sim->schedule = plan_schedule_behind_barrier(&sim->schedule, s->n_ranks, n_cores);
+    sim->n_calls = (s->n_rounds > 0 ? s->n_rounds : sim->n_buckets) * sim->schedule.n_stages;
     if (s->wire != NULL) gmi_wire_find(s->wire, &wire);
     sim->codec = plan_charging_codec(wire, &sim->lean);
     if (plan_layout(&sim->layout, s->n_ranks, sim->ranks_per_host) != GM_OK) goto no_memory;
     sim->cards = gmi_alloc((size_t)sim->layout.n_hosts, sizeof *sim->cards);
     if (sim->cores_per_host > 0) sim->cores = gmi_alloc((size_t)sim->layout.n_hosts * (size_t)sim->cores_per_host, sizeof *sim->cores);
     sim->ranks = gmi_alloc((size_t)s->n_ranks, sizeof *sim->ranks);
-    if (sim->cards == NULL || (sim->cores == NULL && sim->cores_per_host > 0) || sim->ranks == NULL) goto no_memory;
+    if (s->n_rounds > 0) sim->rounds_ps = gmi_alloc((size_t)s->n_rounds, sizeof *sim->rounds_ps);
+    if ((sim->rounds_ps == NULL && s->n_rounds > 0) || sim->cards == NULL || (sim->cores == NULL && sim->cores_per_host > 0) || sim->ranks == NULL) goto no_memory;
     for (int rank = 0; rank < s->n_ranks; rank++) begin_rank(sim, rank);
     set_costs(sim);
     if (s->n_ranks > 1 && (!connect_ranks(sim) || !reserve_memory(sim))) goto no_memory;
@@ -326,6 +331,7 @@ void sim_fini(struct sim *sim)
     plan_network_fini(&sim->network);
     plan_event_queue_fini(&sim->events);
     gmi_layout_fini(&sim->layout);
+    gmi_free(sim->rounds_ps);
     gmi_free(sim->cards);
     gmi_free(sim->cores);
     gmi_free(sim->ranks);

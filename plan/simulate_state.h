@@ -13,6 +13,8 @@
 
 struct sim;
 
+enum { SIM_MAX_ROUNDS = 1000 };
+
 struct sim_rank {
     struct gmi_group group; /* first: find_port gets a pointer to it */
     struct sim      *sim;
@@ -20,6 +22,7 @@ struct sim_rank {
     gm_traffic       traffic; /* of the calls that are over */
 
     int     call; /* which one runs, or comes next */
+    int64_t round_ps; /* when its exchange of this round began */
     bool    is_in_call, is_asleep, is_run_scheduled;
 
     struct sim_core *core;         /* NULL: one of its own, that costs nothing to wait on */
@@ -64,6 +67,7 @@ struct sim {
     struct plan_turns       turns; /* all 0: not measured */
     struct sim_core        *cores; /* (hosts, cores_per_host); NULL: a rank has its own */
     struct sim_rank        *ranks;
+    int64_t                *rounds_ps; /* n_rounds: the longest that a rank took; NULL: there are none */
     uint8_t                *memory, *work, *scratch;
     size_t                  memory_bytes, work_bytes;
 };

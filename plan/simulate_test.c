@@ -347,9 +347,51 @@ static void what_makes_no_sense_is_refused_in_a_sentence(void **state)
     refused((x = s, x.algorithm = "hierarchical", x), GM_ERR_UNSUPPORTED, "several hosts");
 }
 
+/* ---- rounds, as gradmesh bench has them ---------------------------------------------------------- */
+
+static void a_round_of_equal_ranks_takes_as_long_as_a_step(void **state)
+{
+    (void)state;
+    struct plan_simulation s = of("doubling", 4, 4096);
+    double                 once_ms = step_ms(&s);
+    s.n_rounds = 5;
+    assert_close(&s, once_ms, 1e-9);
+}
+
+/* Who leaves the barrier first waits for the others in the exchange. */
+static void a_round_begins_when_its_rank_leaves_the_barrier(void **state)
+{
+    (void)state;
+    struct plan_simulation s = of("doubling", 4, 4096);
+    s.links = busy;
+    double once_ms = step_ms(&s);
+    s.n_rounds = 9;
+    s.n_stragglers = 1;
+    s.stragglers[0] = (struct plan_straggler){ .rank = 2, .factor = 1, .delay_ms = 100 };
+    struct plan_simulation_result result = simulate(&s);
+    assert_true(result.exchange_ms < 2 * once_ms && result.exchange_ms > 0.9 * once_ms); /* late once is no round's time */
+    plan_simulation_free(&result);
+}
+
+static void rounds_do_not_go_with_buckets(void **state)
+{
+    (void)state;
+    struct plan_simulation_result result;
+    struct plan_simulation        s = of("ring", 4, 4096);
+    s.n_rounds = 5;
+    s.n_buckets = 2;
+    assert_int_equal(plan_simulate(&s, &result, NULL), GM_ERR_ARG);
+    s.n_buckets = 1;
+    s.n_rounds = -1;
+    assert_int_equal(plan_simulate(&s, &result, NULL), GM_ERR_ARG);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_round_of_equal_ranks_takes_as_long_as_a_step),
+        cmocka_unit_test(a_round_begins_when_its_rank_leaves_the_barrier),
+        cmocka_unit_test(rounds_do_not_go_with_buckets),
         cmocka_unit_test(a_ring_takes_the_time_of_its_closed_form),
         cmocka_unit_test(a_ring_of_large_chunks_hides_its_latencies),
         cmocka_unit_test(doubling_takes_the_time_of_its_closed_form),

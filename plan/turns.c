@@ -33,7 +33,7 @@ struct plan_turns plan_turns_of(const struct bench_turns *m, double walked_bytes
 {
     double each_bytes = walked_bytes / MEASURED_AT_ONCE;
     return (struct plan_turns){ .measured = m, .miss_ps = ps(m->miss_us), .yield_ps = ps(m->yield_us), .switch_ps = ps(m->switch_us),
-                                .wake_ps = ps(m->wake_us), .try_ps = ps(TRY_US),
+                                .wake_ps = ps(m->wake_us), .call_ps = ps(m->call_us), .look_ps = ps(m->try_us), .try_ps = ps(TRY_US),
                                 .send_factor = reach_value(m, each_bytes, send_factor), .recv_factor = reach_value(m, each_bytes, recv_factor),
                                 .deep_send_factor = reach_value(m, each_bytes, deep_send_factor),
                                 .deep_recv_factor = reach_value(m, each_bytes, deep_recv_factor), .ack_ps = ps(m->ack_us),

@@ -12,6 +12,7 @@
 struct plan_turns {
     const struct bench_turns *measured;
     int64_t miss_ps, yield_ps, switch_ps, wake_ps;
+    int64_t call_ps, look_ps; /* of our own code: a call; a try that finds nothing */
     int64_t try_ps; /* so long a rank tries before it sleeps (comm/engine.c) */
     double  send_factor, recv_factor; /* of bytes in memory that is walked through; scratch stays in a cache */
     double  deep_send_factor, deep_recv_factor; /* ... in large messages, of which more lies in sockets */

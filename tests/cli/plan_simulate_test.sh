@@ -27,6 +27,9 @@ capture simulate 8 --algorithm ring,halving --json --jitter 30 --seed 3
 sed 's/"simulated_in_s":[0-9.e-]*//g' "$out" >"$scratch/second.json"
 check "the same seed gives the same steps" cmp -s "$scratch/first.json" "$scratch/second.json"
 
+capture simulate 4 --algorithm ring --rounds 5
+check "rounds as gradmesh bench has them are simulated" contains "$out" "best: ring"
+
 capture simulate 8 --wire int8
 check "a wire format is simulated by what sends it" contains "$out" "best: lean"
 capture gradmesh plan --help
@@ -48,4 +51,5 @@ refuse "is no rate" 4 --bandwidth 5parsec
 refuse "twice" 4 --flops 5G --compute-ms 3
 refuse "from 1 to" 0
 refuse "multiple of 8" 4 --grain-bytes 3
+refuse "of one bucket" 4 --rounds 3 --bucket-bytes 64K
 finish
