@@ -11,7 +11,8 @@
 #include "tests/support/ranks.h"
 #include "tests/support/test.h"
 
-enum { CAPACITY = 4096, STREAM_BYTES = 1 << 22 };
+/* Large enough for copies that look ahead. */
+enum { CAPACITY = 16384, STREAM_BYTES = 1 << 22 };
 
 struct pair {
     struct gmi_shm_words words;
