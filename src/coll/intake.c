@@ -2,6 +2,28 @@
 
 #include <string.h>
 
+#include "base/ahead.h"
+
+/* While a block is combined, the next one comes near: the link's memory is read as fast as ours. */
+enum { BLOCK_BYTES = 4096 };
+
+static void expect_block(const uint8_t *into, const uint8_t *own, size_t n_bytes)
+{
+    for (size_t at = 0; at < n_bytes; at += GMI_LINE_BYTES) {
+        gmi_expect_write(into + at);
+        if (own != into) gmi_expect_read(own + at);
+    }
+}
+
+static void combine_blocks(const struct gmi_codec *codec, uint8_t *into, const uint8_t *lent, const uint8_t *own, size_t n_bytes)
+{
+    for (size_t at = 0, end; at < n_bytes; at = end) {
+        end = at + gmi_min_size(BLOCK_BYTES, n_bytes - at);
+        expect_block(into + end, own + end, gmi_min_size(BLOCK_BYTES, n_bytes - end));
+        gmi_codec_combine(codec, into + at, lent + at, own + at, (end - at) / codec->elem_bytes);
+    }
+}
+
 /* Straight from the link's memory, if whole elements lie there as the arithmetic wants them. */
 static gm_status combine_lent(struct gmi_port *port, uint8_t *into, const uint8_t *own, size_t space_bytes,
                               size_t left_bytes, size_t *settled_bytes)
@@ -13,8 +35,12 @@ static gm_status combine_lent(struct gmi_port *port, uint8_t *into, const uint8_
     if (n_bytes == 0 || (uintptr_t)lent % codec->elem_bytes != 0) return status;
     size_t elems = gmi_min_size(n_bytes, space_bytes) / codec->elem_bytes;
     if (elems == 0) return GM_OK;
-    gmi_codec_combine(codec, into, lent, own, elems);
     *settled_bytes = elems * codec->elem_bytes;
+    if (codec->user_op.fn == NULL) {
+        combine_blocks(codec, into, lent, own, *settled_bytes);
+    } else {
+        gmi_codec_combine(codec, into, lent, own, elems);
+    }
     gmi_port_consume(port, *settled_bytes);
     return GM_OK;
 }
