@@ -45,7 +45,7 @@ ssize_t recvmsg(int fd, struct msghdr *message, int flags)
  * still being copied there. */
 static bool flip_in_memory(void)
 {
-    enum { INTO_BYTES = 256 * 1024, FAR_BYTES = 512 * 1024 };
+    enum { INTO_BYTES = 160 * 1024, FAR_BYTES = 208 * 1024 }; /* of a ring of 256 KiB */
     char  line[512];
     bool  is_flipped = false;
     FILE *maps = fopen("/proc/self/maps", "r");
