@@ -15,6 +15,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "cli/args.h"
+#include "cli/blas_words.h"
 #include "cli/commands.h"
 #include "cli/output.h"
 #include "cli/plan_args.h"
@@ -162,6 +163,7 @@ static gm_status probe_machine(struct planner *planner)
     struct cli_list       worlds = planner->args->worlds;
     gm_status             status = GM_OK;
     int64_t               begin_ns = gmi_now_ns();
+    cli_say_blas("plan");
     planner->plan.machine.n_cores = plan_n_cores();
     planner->plan.machine.layers = c->layers;
     worlds.values[worlds.n_values < CLI_LIST_MAX ? worlds.n_values++ : CLI_LIST_MAX - 1] = 2;

@@ -9,6 +9,7 @@
 #include "base/alloc.h"
 #include "base/error.h"
 #include "cli/args.h"
+#include "cli/blas_words.h"
 #include "cli/commands.h"
 #include "cli/output.h"
 #include "cli/worker.h"
@@ -254,6 +255,7 @@ static int run_study(struct study *study, const struct scaling_args *args, const
     FILE     *file = cli_text(parsed);
     bool      is_live = cli_is_live(STDERR_FILENO);
     gmi_error_clear(&error);
+    cli_say_blas("scaling");
     say_start(file, study, args);
     gm_status status = study_run(study, (int)args->n_repeats, say_progress, &is_live, &error);
     if (is_live) fprintf(stderr, "\r\033[2K");

@@ -4,6 +4,7 @@
 
 #include "base/alloc.h"
 #include "base/error.h"
+#include "cli/blas_words.h"
 #include "cli/output.h"
 #include "launch/launcher.h"
 #include "train/compare.h"
@@ -145,6 +146,7 @@ static int train(struct cli_train_worker *worker)
 {
     struct gmt_end        end;
     struct gmt_difference difference = { 0, 0, 0 };
+    if (worker->rank == 0 && !worker->args->recipe.is_reproducible) cli_say_blas("train");
     cli_train_say_start(worker);
     if (gmt_trainer_run(&worker->trainer, &end, &worker->error) != GM_OK) {
         cli_train_trace_leave(&worker->args->trace, &worker->trainer);
