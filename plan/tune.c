@@ -89,7 +89,7 @@ gm_status plan_tune_contests(struct plan_timing *timings, size_t n_timings, stru
                              gm_error *error)
 {
     size_t n = 0;
-    qsort(timings, n_timings, sizeof *timings, compare_timings);
+    if (n_timings > 0) qsort(timings, n_timings, sizeof *timings, compare_timings); /* without any there is no array */
     for (size_t i = 0; i < n_timings; i++) n += i == 0 || compare_contests(&timings[i - 1], &timings[i]) != 0;
     *n_contests = 0;
     *contests = gmi_alloc(n + 1, sizeof **contests);
