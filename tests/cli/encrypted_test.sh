@@ -11,7 +11,8 @@ capture env -u GRADMESH_SECRET_FILE RANK=0 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MA
 check "check: without a secret there is nothing to encrypt with" [ "$status" != 0 ]
 check "check: it says so" contains "$out" "encryption needs a secret"
 
-gradmesh train -n 3 --encrypt --transport tcp --data synthetic --layers 784,64,10 --batch 96 --steps 1000000 >"$scratch/train.out" 2>"$scratch/train.err" </dev/null &
+# The limit that is set lets the job hang while one is stopped.
+GRADMESH_TIMEOUT_MS=60000 gradmesh train -n 3 --encrypt --transport tcp --data synthetic --layers 784,64,10 --batch 96 --steps 1000000 >"$scratch/train.out" 2>"$scratch/train.err" </dev/null &
 launcher=$!
 eventually grep -q '^rank 2 pid' "$scratch/train.err"
 worker=$(sed -n 's/^rank 1 pid //p' "$scratch/train.err")

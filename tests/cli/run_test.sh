@@ -76,7 +76,7 @@ check "and at the end that none of them joined" is "$(sed -n 's/^gradmesh: //p' 
 quick_training="gradmesh train --data synthetic:64,20 --layers 784,8,10 --batch 16 --steps 2"
 # shellcheck disable=SC2086
 capture gradmesh run -n 2 -- $quick_training
-check "a good run says nothing more" is "$status $(wc -l <"$err")" "0 2"
+check "a good run says nothing more" is "$status $(grep -vc "OpenBLAS does not know" "$err")" "0 2"
 # shellcheck disable=SC2086
 capture gradmesh run -n 2 -- env GRADMESH_RANK=0 GRADMESH_WORLD_SIZE=1 $quick_training
 check "workers that were told to be alone are found out" contains "$err" "warning: no rank joined the job; 2 programs"
