@@ -110,6 +110,10 @@ build_drivers() {
     rm -f "$drivers/gradmesh" # it depends on the library, which may be newer
     lib=$(cd "$build" && pwd)
     libs=-lpthread compile "$drivers/cores_apart" bench/peers/cores_apart.c cc -std=gnu11 -O1
+    if [ -n "$near" ] && [ ! -x "$drivers/cores_apart" ]; then
+        echo "bench/peers.sh: --near needs bench/peers/cores_apart.c, which could not be compiled: see $log" >&2
+        exit 1
+    fi
     libs="-L$lib -lgradmesh -Wl,-rpath,$lib" \
         compile "$drivers/gradmesh" bench/peers/gradmesh_allreduce.c cc -std=gnu11 -O2 -Iinclude
     compile "$drivers/mpi.openmpi" bench/peers/mpi_allreduce.c mpicc.openmpi -O2

@@ -6,6 +6,7 @@
  *
  * A host may move a virtual machine's cores about, so that at one time they share a cache and at another they do not. Whatever
  * passes memory between two processes takes several times as long then, whoever passes it; this tells which time it is. */
+#define _GNU_SOURCE /* to choose a core */
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
