@@ -133,6 +133,9 @@ static void print_answers(FILE *file, const struct cli_plan *plan, const struct 
 void cli_plan_print_points(FILE *file, const struct cli_plan *plan)
 {
     const struct plan_points *points = &plan->points;
+    fprintf(file, "speed-up: how many times as fast as one worker. ceiling: the same if exchanging gradients cost nothing. of ideal: speed-up by\n"
+                  "workers. pays: is it faster than one worker?%s\n\n",
+            plan->is_verified ? " off: predicted by measured, less 1." : "");
     for (int i = 0; i < points->n_points; i++) {
         const struct plan_point *p = &points->points[i];
         if (begins_table(points, i)) print_heading(file, p);
@@ -144,7 +147,7 @@ void cli_plan_print_points(FILE *file, const struct cli_plan *plan)
                 for (; k <= i; k++) print_price(file, plan, &points->points[k]);
                 break;
             }
-        if (!plan->is_verified) print_answers(file, plan, p);
+        print_answers(file, plan, p);
         fputc('\n', file);
     }
 }
@@ -186,6 +189,30 @@ void cli_plan_print_formula(FILE *file, const struct cli_plan *plan)
             rate_text(plan_flops_of(&plan->machine, &p->job, n), "FLOP/s", flops, sizeof flops));
 }
 
+/* A table's best world, as it was measured; NULL: the table has but one worker, or was not run. */
+static const struct plan_point *best_measured(const struct plan_points *points, int first)
+{
+    const struct plan_point *best = NULL;
+    for (int i = first; i < points->n_points && (i == first || !begins_table(points, i)); i++) {
+        const struct plan_point *p = &points->points[i];
+        if (p->was_measured && p->prediction.workers > 1 && (best == NULL || p->measured_ms < best->measured_ms)) best = p;
+    }
+    return best;
+}
+
+/* Which of it pays, by what was measured and not by what was predicted. */
+static void print_measured_answers(FILE *file, const struct plan_points *points)
+{
+    fprintf(file, "Does it pay here? As measured:\n");
+    for (int i = 0; i < points->n_points; i++) {
+        const struct plan_point *p = begins_table(points, i) ? best_measured(points, i) : NULL;
+        if (p == NULL) continue;
+        fprintf(file, "  %-6s  %-10s  ", study_regime_name(p->regime), p->network);
+        if (p->measured_pays) fprintf(file, "yes: %d workers are %.2f times as fast as one\n", p->prediction.workers, p->measured_speedup);
+        else fprintf(file, "no: %d workers are the best, at %.2f times the speed of one\n", p->prediction.workers, p->measured_speedup);
+    }
+}
+
 void cli_plan_print_verdict(FILE *file, const struct cli_plan *plan)
 {
     const struct plan_verdict *v = &plan->verdict;
@@ -196,7 +223,9 @@ void cli_plan_print_verdict(FILE *file, const struct cli_plan *plan)
             worst->network, worst->prediction.workers, worst->prediction.workers == 1 ? "" : "s");
     if (v->n_wrong_side == 0) fprintf(file, "whether it pays was right wherever the margin is over %.0f %%.\n", 100 * PLAN_MARGIN_BAR);
     else fprintf(file, "whether it pays was WRONG at %d of them by more than the margin of %.0f %%.\n", v->n_wrong_side, 100 * PLAN_MARGIN_BAR);
-    fprintf(file, "prediction %s\n", v->is_held ? "held" : "NOT held");
+    fprintf(file, "prediction %s\n\n", v->is_held ? "held" : "NOT held");
+    print_measured_answers(file, &plan->points);
+    fprintf(file, "\n");
 }
 
 /* ---- JSON ----------------------------------------------------------------------------------------- */

@@ -255,10 +255,11 @@ static void print_traffic(FILE *file, const struct gmt_end *end)
     bool   is_lean = strcmp(end->wire, "f32") != 0;
     double optimum = 2.0 * (n - 1) / n * (double)end->gradient_bytes;
     fprintf(file,
-            "  traffic    averaging %.2f MB among %d costs each at least 2(N-1)/N of it, %.2f MB a "
-            "step%s\n",
-            mega(end->gradient_bytes), n, optimum / 1e6,
-            is_lean || end->shards > 0 ? ", as f32;" : "");
+            "  traffic    averaging %.2f MB among %d workers: of each number %d share%s must travel to where they are added,\n"
+            "             and its sum to as many workers. That is 2(N-1) sends among N workers; shared evenly each sends at least 2(N-1)/N\n"
+            "             of the %.2f MB, %.2f MB a step%s\n",
+            mega(end->gradient_bytes), n, n - 1, n == 2 ? "" : "s", mega(end->gradient_bytes), optimum / 1e6,
+            is_lean || end->shards > 0 ? ", as f32;" : ": the optimum");
     if (end->shards > 0)
         fprintf(file, "             it travelled as exact sums; of %s numbers added by rank 0, %s spilled\n",
                 GROUPED(end->added), GROUPED(end->spilled));

@@ -165,9 +165,6 @@ static size_t rank_offset(int rank, size_t field)
     return offsetof(struct study_result, ranks) + (size_t)rank * sizeof(struct study_rank) + field;
 }
 
-/* A rank that comes late costs at least this part of a step, or it is not worth a name. */
-#define SLOW_SHARE 0.05
-
 /* The rank that came last to most steps in most of the repeats. */
 static void find_slowest(struct study_row *row)
 {
@@ -180,7 +177,7 @@ static void find_slowest(struct study_row *row)
             if (row->runs[i].last_rank == r && row->runs[i].last_share > 0.5) costs_ms[n++] = row->runs[i].last_cost_ms;
         if (2 * n <= row->n_repeats) continue;
         double cost_ms = study_median(costs_ms, n);
-        if (cost_ms < SLOW_SHARE * row->median_ms) return;
+        if (cost_ms < STUDY_SLOW_SHARE * row->median_ms) return;
         row->slowest_rank = r;
         row->slowest_cost_ms = cost_ms;
     }

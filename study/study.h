@@ -12,6 +12,9 @@
 
 enum { STUDY_MAX_REPEATS = 25, STUDY_MAX_ROWS = 128 };
 
+/* A rank that comes late costs at least this part of a step, or it is not worth a name. */
+#define STUDY_SLOW_SHARE 0.05
+
 /* One world size of one regime (and network, wire, overlap). */
 struct study_row {
     struct study_point  point;
@@ -31,7 +34,7 @@ struct study_row {
     double beside_ratio;      /* its step / this step */
     double compute_ms, comm_exposed_ms, comm_hidden_ms, wait_ms, cpu_s;
     struct study_rank by_rank[STUDY_MAX_RANKS];
-    int    slowest_rank;      /* that came last to most steps in most repeats and costs more than 5 % of a step; -1: none */
+    int    slowest_rank;      /* that came last to most steps in most repeats and costs more than STUDY_SLOW_SHARE of a step; -1: none */
     double slowest_cost_ms;   /* by what a step would be shorter if it did not come late */
 };
 

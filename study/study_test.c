@@ -167,6 +167,44 @@ static void the_verdict_says_whether_it_pays_and_for_how_many(void **state)
     }
 }
 
+/* Where nobody is slow that is said, too: silence could mean that nobody looked. */
+static void the_verdict_names_the_slow_rank_or_says_that_there_is_none(void **state)
+{
+    (void)state;
+    for (int is_late = 0; is_late < 2; is_late++) {
+        struct study *study = study_of(2);
+        add_run(&study->rows[0], 12, 12, 0, 0);
+        add_run(&study->rows[1], 8, 6, 0, 2);
+        study->rows[1].runs[0].last_rank = 1;
+        study->rows[1].runs[0].last_share = 0.9;
+        study->rows[1].runs[0].last_cost_ms = is_late ? 2 : 0.1;
+        char       *words = words_of(study);
+        const char *wanted = is_late ? "Rank 1 (on core 0) is slow: without it coming late each step would be 2.00 ms shorter, 25 %"
+                                     : "Of these 2 none is slow: no rank keeps the others waiting for more than 5 % of a step";
+        if (strstr(words, wanted) == NULL) fail_msg("'%s' is not in: %s", wanted, words);
+        free(words);
+        gmi_free(study);
+    }
+}
+
+static void what_already_travels_as_few_bytes_is_not_told_to(void **state)
+{
+    (void)state;
+    static const char *const wires[][3] = { { "f32", "--wire bf16", "--wire int8" },
+                                            { "bf16", "--wire int8", "--wire bf16" },
+                                            { "int8", "larger batch or a faster network", "--wire" } };
+    for (size_t i = 0; i < sizeof wires / sizeof wires[0]; i++) {
+        struct study *study = study_of(2);
+        add_run(&study->rows[0], 12, 12, 0, 0);
+        add_run(&study->rows[1], 10, 6.5, 3, 0.5);
+        strcpy(study->rows[1].point.wire, wires[i][0]);
+        char *words = words_of(study);
+        if (strstr(words, wires[i][1]) == NULL || strstr(words, wires[i][2]) != NULL) fail_msg("%s: %s", wires[i][0], words);
+        free(words);
+        gmi_free(study);
+    }
+}
+
 static void a_record_says_what_was_measured(void **state)
 {
     (void)state;
@@ -264,6 +302,8 @@ int main(void)
         cmocka_unit_test(a_slow_rank_has_a_name_when_it_costs_something_in_most_repeats),
         cmocka_unit_test(what_eats_the_rest_is_the_largest_of_what_is_missing),
         cmocka_unit_test(the_verdict_says_whether_it_pays_and_for_how_many),
+        cmocka_unit_test(the_verdict_names_the_slow_rank_or_says_that_there_is_none),
+        cmocka_unit_test(what_already_travels_as_few_bytes_is_not_told_to),
         cmocka_unit_test(a_record_says_what_was_measured),
         cmocka_unit_test(a_summary_is_of_the_middle_half_of_the_steps),
         cmocka_unit_test(rates_are_read_as_tc_writes_them),

@@ -67,6 +67,10 @@ void study_print_table(FILE *file, const struct study *study)
         if (i > 0 && study->rows[i].base == i) fprintf(file, "\n");
         print_row(file, &study->rows[i]);
     }
+    fprintf(file, "speed-up: how many times as fast as one worker. ceiling: the same if exchanging gradients cost nothing; of that: how much\n"
+                  "of it is reached. compute, exchange, waiting: where a step goes; waiting is for the rank that comes last. hidden: exchanged\n"
+                  "while gradients were still computed. slow rank: keeps the others waiting for more than %.0f %% of a step; -: none does.\n",
+            100 * STUDY_SLOW_SHARE);
 }
 
 void study_print_beside(FILE *file, const struct study *study)
@@ -87,6 +91,28 @@ void study_print_beside(FILE *file, const struct study *study)
 
 /* ---- the words ---------------------------------------------------------------------------------- */
 
+/* Bytes that are already few cannot be made fewer by the same means. */
+static const char *what_helps(const struct study_row *row)
+{
+    if (strcmp(row->point.wire, "int8") == 0) return "A larger batch or a faster network";
+    if (strcmp(row->point.wire, "f32") == 0) return "A larger batch, --wire bf16 or a faster network";
+    return "A larger batch, --wire int8 or a faster network";
+}
+
+static void print_slow_rank(FILE *file, const struct study_row *row)
+{
+    char core[32] = "";
+    if (row->point.world_size == 1) return;
+    if (row->slowest_rank < 0) {
+        fprintf(file, "         Of these %d none is slow: no rank keeps the others waiting for more than %.0f %% of a step.\n",
+                row->point.world_size, 100 * STUDY_SLOW_SHARE);
+        return;
+    }
+    if (row->by_rank[row->slowest_rank].cpu >= 0) snprintf(core, sizeof core, " (on core %d)", row->by_rank[row->slowest_rank].cpu);
+    fprintf(file, "         Rank %d%s is slow: without it coming late each step would be %.2f ms shorter, %.0f %%.\n",
+            row->slowest_rank, core, row->slowest_cost_ms, percent(row->slowest_cost_ms, row->median_ms));
+}
+
 static void print_eater(FILE *file, const struct study_row *row)
 {
     double exchange_ms = row->comm_exposed_ms, wait_ms = row->wait_ms;
@@ -98,19 +124,15 @@ static void print_eater(FILE *file, const struct study_row *row)
                 row->point.world_size, row->point.world_size, row->zero_comm_speedup);
         break;
     case STUDY_EATEN_BY_EXCHANGE:
-        fprintf(file, "         Most of what is missing goes to the exchange of gradients: %.2f of %.2f ms. A larger batch,\n"
-                      "         --wire bf16 or a faster network make it weigh less.\n", exchange_ms, row->median_ms);
+        fprintf(file, "         Most of what is missing goes to the exchange of gradients: %.2f of %.2f ms. %s\n"
+                      "         make it weigh less.\n", exchange_ms, row->median_ms, what_helps(row));
         break;
     case STUDY_EATEN_BY_WAITING:
         fprintf(file, "         Most of what is missing is waiting for ranks that come late: %.2f of %.2f ms.\n", wait_ms,
                 row->median_ms);
         break;
     }
-    if (row->slowest_rank < 0) return;
-    char core[32] = "";
-    if (row->by_rank[row->slowest_rank].cpu >= 0) snprintf(core, sizeof core, " (on core %d)", row->by_rank[row->slowest_rank].cpu);
-    fprintf(file, "         Rank %d%s is slow: without it coming late each step would be %.2f ms shorter, %.0f %%.\n",
-                row->slowest_rank, core, row->slowest_cost_ms, percent(row->slowest_cost_ms, row->median_ms));
+    print_slow_rank(file, row);
 }
 
 static void print_setting(FILE *file, const struct study *study, const struct study_row *row)

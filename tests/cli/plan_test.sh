@@ -72,4 +72,6 @@ check "to verify ends with 0 or 1, as the bar is held" [ "$status" -le 1 ]
 check "the status says whether the bar was held" contains "$scratch/plan.json" "\"held\":$([ "$status" = 0 ] && echo true || echo false)"
 check "predicted and measured stand beside each other" contains "$scratch/results/plan.json" '"world_size":2,"predicted_ms":.*"measured_ms":.*"error":'
 check "the text says how far it was off" contains "$out" "2 points predicted and then run: off by"
+check "it says whether it pays, as measured" contains "$out" '^  [a-z]*  *loopback  *\(yes: 2 workers are\|no: 2 workers are the best\)'
+check "it still says what to change" contains "$out" 'change first:\|no single change'
 finish

@@ -11,6 +11,7 @@ near() { awk "BEGIN { exit !(($1) - ($2) < 1e-6 * ($2) && ($2) - ($1) < 1e-6 * (
 capture gradmesh scaling $tiny --world 1,2,3 --regime light,heavy --transport tcp
 check "a study of two regimes and three worlds succeeds" is "$status" 0
 check "it says for each regime whether it pays" is "$(grep -cE '^(light|heavy) .*: it (pays|does not pay|makes no difference)' "$out")" 2
+check "the columns are explained where they are read" contains "$out" '^speed-up: how many times as fast as one worker. ceiling: '
 records=results/scaling.jsonl
 check "each point is a line of results/scaling.jsonl" is "$(grep -c '^{"peer":"gradmesh","regime":"\(light\|heavy\)".*}$' $records)" 6
 check "a world of one has itself as its measure" is "$(number_of $records 1 speedup) $(number_of $records 1 zero_comm_speedup)" "1 1"

@@ -22,6 +22,7 @@ check "the workers' process ids are named" [ "$(grep -cE '^rank [01] pid [0-9]+$
 check "the start says batch, share, averaging and rate" has "$work/out" 'batch +128 samples in all, 64 on each worker; gradients are averaged over the whole batch'
 check "the verdict says that the workers hold the same bits" has "$work/out" 'all 2 workers hold the same'
 check "the bytes are as the formula and the kernel say" [ "$(grep -c 'as the formula says.*the kernel agrees to the byte' "$work/out")" = 2 ]
+check "why nobody can send less is said with the figures" [ "$(tr -s ' \n' ' ' <"$work/out" | grep -c 'among 2 workers: of each number 1 shares\{0,1\} must travel .* 2(N-1)/N of the 0.81 MB, 0.81 MB a step: the optimum')" = 1 ]
 check "the comparison with one process is there" has "$work/out" 'of 203,530 parameters have the same bits'
 
 run train -n 2 $small --transport shm
