@@ -205,6 +205,28 @@ static void what_already_travels_as_few_bytes_is_not_told_to(void **state)
     }
 }
 
+/* What was measured beside it and took as long is no advice. */
+static void a_wire_that_did_not_help_is_not_recommended(void **state)
+{
+    (void)state;
+    for (int has_helped = 0; has_helped < 2; has_helped++) {
+        struct study      *study = study_of(2);
+        struct study_point lean = study->rows[1].point;
+        gm_error           error;
+        gmi_error_clear(&error);
+        strcpy(lean.wire, "bf16");
+        assert_int_equal(study_add(study, &lean, &error), GM_OK);
+        add_run(&study->rows[0], 12, 12, 0, 0);
+        add_run(&study->rows[1], 10, 6.5, 3, 0.5);
+        add_run(&study->rows[2], has_helped ? 9 : 10.5, 6.5, 2, 0.5);
+        char *words = words_of(study);
+        bool  is_said = strstr(words, "--wire bf16") != NULL;
+        if (is_said != (has_helped == 1)) fail_msg("bf16 %s: %s", has_helped ? "helped" : "did not help", words);
+        free(words);
+        gmi_free(study);
+    }
+}
+
 static void a_record_says_what_was_measured(void **state)
 {
     (void)state;
@@ -304,6 +326,7 @@ int main(void)
         cmocka_unit_test(the_verdict_says_whether_it_pays_and_for_how_many),
         cmocka_unit_test(the_verdict_names_the_slow_rank_or_says_that_there_is_none),
         cmocka_unit_test(what_already_travels_as_few_bytes_is_not_told_to),
+        cmocka_unit_test(a_wire_that_did_not_help_is_not_recommended),
         cmocka_unit_test(a_record_says_what_was_measured),
         cmocka_unit_test(a_summary_is_of_the_middle_half_of_the_steps),
         cmocka_unit_test(rates_are_read_as_tc_writes_them),

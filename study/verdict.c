@@ -91,10 +91,24 @@ void study_print_beside(FILE *file, const struct study *study)
 
 /* ---- the words ---------------------------------------------------------------------------------- */
 
-/* Bytes that are already few cannot be made fewer by the same means. */
-static const char *what_helps(const struct study_row *row)
+/* Was a leaner wire format measured in the same setting, and was no faster? */
+static bool has_lean_failed(const struct study *study, const struct study_row *row)
 {
-    if (strcmp(row->point.wire, "int8") == 0) return "A larger batch or a faster network";
+    for (int i = 0; i < study->n_rows; i++) {
+        const struct study_row *other = &study->rows[i];
+        bool is_like = other->base == row->base && other->point.world_size == row->point.world_size &&
+                       other->point.overlap == row->point.overlap && strcmp(other->point.network, row->point.network) == 0 &&
+                       strcmp(other->point.transport, row->point.transport) == 0;
+        bool is_leaner = strcmp(other->point.wire, row->point.wire) != 0 && strcmp(other->point.wire, "f32") != 0;
+        if (is_like && is_leaner && other->median_ms >= row->median_ms) return true;
+    }
+    return false;
+}
+
+/* Bytes that are already few cannot be made fewer by the same means. */
+static const char *what_helps(const struct study *study, const struct study_row *row)
+{
+    if (strcmp(row->point.wire, "int8") == 0 || has_lean_failed(study, row)) return "A larger batch or a faster network";
     if (strcmp(row->point.wire, "f32") == 0) return "A larger batch, --wire bf16 or a faster network";
     return "A larger batch, --wire int8 or a faster network";
 }
@@ -113,7 +127,7 @@ static void print_slow_rank(FILE *file, const struct study_row *row)
             row->slowest_rank, core, row->slowest_cost_ms, percent(row->slowest_cost_ms, row->median_ms));
 }
 
-static void print_eater(FILE *file, const struct study_row *row)
+static void print_eater(FILE *file, const struct study *study, const struct study_row *row)
 {
     double exchange_ms = row->comm_exposed_ms, wait_ms = row->wait_ms;
     switch (study_eater_of(row)) {
@@ -125,7 +139,7 @@ static void print_eater(FILE *file, const struct study_row *row)
         break;
     case STUDY_EATEN_BY_EXCHANGE:
         fprintf(file, "         Most of what is missing goes to the exchange of gradients: %.2f of %.2f ms. %s\n"
-                      "         make it weigh less.\n", exchange_ms, row->median_ms, what_helps(row));
+                      "         make it weigh less.\n", exchange_ms, row->median_ms, what_helps(study, row));
         break;
     case STUDY_EATEN_BY_WAITING:
         fprintf(file, "         Most of what is missing is waiting for ranks that come late: %.2f of %.2f ms.\n", wait_ms,
@@ -149,7 +163,7 @@ static void print_setting(FILE *file, const struct study *study, const struct st
     else
         fprintf(file, "it does not pay. Even %d workers are slower than one: %.2f ms for a step instead of %.2f.\n",
                 best->point.world_size, best->median_ms, study->rows[best->base].median_ms);
-    print_eater(file, best);
+    print_eater(file, study, best);
 }
 
 void study_print_verdict(FILE *file, const struct study *study)
