@@ -117,6 +117,7 @@ struct gm_comm {
     bool                     is_stopping;
     bool                     has_service;
     pthread_t                service;
+    struct gmi_poller        service_poller; /* (root) that thread's alone; here, so that a forked process can free its copy */
 };
 
 /* ---- service.c: the service thread ------------------------------------------------------------- */

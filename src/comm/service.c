@@ -216,26 +216,24 @@ static void nap(void) { nanosleep(&(struct timespec){ .tv_nsec = NAP_MS * GMI_NS
 
 static void *serve(void *user)
 {
-    struct gm_comm   *comm = user;
-    struct gmi_poller poller;
-    gmi_poller_init(&poller);
+    struct gm_comm    *comm = user;
+    struct gmi_poller *poller = &comm->service_poller;
     pthread_mutex_lock(&comm->lock);
     while (!comm->is_stopping) {
         step(comm);
-        watch(comm, &poller);
+        watch(comm, poller);
         int64_t deadline_ns = next_look_ns(comm);
         pthread_mutex_unlock(&comm->lock);
-        int64_t engine_ns = move_engines(comm, &poller);
-        gm_status status = gmi_poller_wait(&poller, engine_ns < deadline_ns ? engine_ns : deadline_ns);
+        int64_t engine_ns = move_engines(comm, poller);
+        gm_status status = gmi_poller_wait(poller, engine_ns < deadline_ns ? engine_ns : deadline_ns);
         int       sys_errno = errno;
         if (status == GM_ERR_NOMEM) nap();
-        if (gmi_poller_ready(&poller, comm->service_wake_fd)) drain_event(comm->service_wake_fd);
+        if (gmi_poller_ready(poller, comm->service_wake_fd)) drain_event(comm->service_wake_fd);
         pthread_mutex_lock(&comm->lock);
         if (status == GM_ERR_NOMEM) machine_refuses(comm, "cannot wait for its connections", sys_errno);
     }
     step(comm);
     pthread_mutex_unlock(&comm->lock);
-    gmi_poller_fini(&poller);
     return NULL;
 }
 
@@ -280,6 +278,7 @@ void gmi_service_stop(struct gm_comm *comm)
         pthread_join(comm->service, NULL);
         comm->has_service = false;
     }
+    gmi_poller_fini(&comm->service_poller);
     gmi_move_fini(comm);
     if (comm->is_accepting) gmi_acceptor_fini(&comm->acceptor);
     comm->is_accepting = false;

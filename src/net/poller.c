@@ -34,9 +34,10 @@ static bool grow(struct gmi_poller *p)
     struct pollfd *slots = gmi_alloc(cap, sizeof *slots);
     if (slots == NULL) return false;
     if (p->n_slots) memcpy(slots, p->slots, p->n_slots * sizeof *slots);
-    gmi_free(p->slots);
-    p->slots = slots;
+    struct pollfd *old = p->slots;
+    p->slots = slots; /* before it is freed: a process forked in between frees its copy once */
     p->cap_slots = cap;
+    gmi_free(old);
     return true;
 }
 
