@@ -181,7 +181,8 @@ static void who_does_not_know_the_secret_is_told_so_and_the_job_goes_on(void **s
                                                  { "", "its job has a secret, and there is none here: set GRADMESH_SECRET_FILE" } };
     static const char *const     store_says[] = { "does not know this job's secret", "it has no secret, and this job has one" };
     for (int i = 0; i < 2; i++) {
-        struct ranks_job job = { .n_ranks = N + 1, .body = be_among, .user = &intruders[i], .secret = right };
+        struct ranks_job job = { .n_ranks = N + 1, .body = be_among, .user = &intruders[i], .secret = right,
+                                 .is_plain = i == 1 /* who is to encrypt without a secret does not get so far */ };
         struct ranks    *r = ranks_run(state, &job);
         assert_non_null(strstr(ranks_store_said(r), store_says[i]));
         for (int k = 0; k < N; k++) assert_null(strstr(ranks_said(r, k), "refused"));

@@ -109,7 +109,7 @@ static bool was_text_seen(const char *text) { return was_seen(text, strlen(text)
 
 static void listen_to(void **state, void (*body)(struct rank_self *), bool fails, bool is_encrypted)
 {
-    struct ranks_job job = { .n_ranks = N, .body = body, .user = &fails, .secret = secret, .is_encrypted = is_encrypted, .transport = "tcp" };
+    struct ranks_job job = { .n_ranks = N, .body = body, .user = &fails, .secret = secret, .is_encrypted = is_encrypted, .is_plain = !is_encrypted, .transport = "tcp" };
     for (int k = 0; k <= N; k++) taps[k].n_bytes = 0;
     tap = &taps[N];
     ranks_run(state, &job);

@@ -246,7 +246,7 @@ static void fill_defaults(struct ranks_job *job)
     if (job->transport == NULL) job->transport = getenv("GRADMESH_TRANSPORT");
     if (job->transport == NULL) job->transport = "tcp";
     const char *encrypts = getenv("GRADMESH_ENCRYPT");
-    if (encrypts != NULL && strcmp(encrypts, "1") == 0) job->is_encrypted = true;
+    if (encrypts != NULL && strcmp(encrypts, "1") == 0 && !job->is_plain) job->is_encrypted = true;
     if (job->is_encrypted && job->secret == NULL) job->secret = "what encrypts the jobs of a test";
     if (job->connect_timeout_ms == 0) job->connect_timeout_ms = CONNECT_MS * ranks_slowness();
     if (job->stall_limit_ms == 0) job->stall_limit_ms = STALL_MS * ranks_slowness();
@@ -262,7 +262,7 @@ static void keep_secret(struct ranks *r)
     int    fd = memfd_create("secret", MFD_CLOEXEC);
     size_t n = strlen(r->job.secret);
     assert_true(fd >= 0 && fchmod(fd, 0600) == 0 && write(fd, r->job.secret, n) == (ssize_t)n);
-    snprintf(r->secret_path, sizeof r->secret_path, "/proc/%d/fd/%d", (int)getpid(), fd);
+    snprintf(r->secret_path, sizeof r->secret_path, "/proc/self/fd/%d", fd); /* ranks inherit it, also into a PID namespace */
     assert_int_equal(gmi_secret_load(&r->secret, r->secret_path, NULL), GM_OK);
     r->secret_fd = fd;
 }

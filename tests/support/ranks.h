@@ -56,6 +56,7 @@ struct ranks_job {
     const char *job_id, *algorithm;
     const char *secret;          /* of at least 16 characters, in a file for all; NULL: none, or any if encrypted */
     bool        is_encrypted;    /* or GRADMESH_ENCRYPT is 1 */
+    bool        is_plain;        /* whatever that says: for tests of what encryption would hide */
     const char *transport;       /* NULL: as GRADMESH_TRANSPORT says, else "tcp" */
     int         connect_timeout_ms, stall_limit_ms; /* 0: 10 s; 0: 60 s */
     int         limit_ms;                           /* of everything; 0: 30 s. Longer with sanitizers. */
