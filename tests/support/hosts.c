@@ -67,6 +67,6 @@ void hosts_have_file(struct rank_self *self, const char *path, const char *text)
     int  fd = mkstemp(temporary);
     rank_check(self, fd >= 0 && write(fd, text, strlen(text)) == (ssize_t)strlen(text));
     close(fd);
-    rank_check(self, mount(temporary, path, NULL, MS_BIND, NULL) == 0);
+    rank_check(self, mount(temporary, path, "", MS_BIND, NULL) == 0);
     unlink(temporary);
 }

@@ -27,6 +27,21 @@ enum { TEST_MAX_RANKS = 3 };
 enum { TEST_MAX_RANKS = 9 };
 #endif
 
+/* Does this processor's mode of floating point do what it says? Valgrind's never rounds otherwise, nor flushes subnormals. */
+static inline bool test_follows_float_modes(void)
+{
+#if defined(__x86_64__)
+    volatile float x = 1e-38f; /* a tenth of it is subnormal */
+    unsigned       before = __builtin_ia32_stmxcsr();
+    __builtin_ia32_ldmxcsr(before | 0x8000);
+    x *= 0.1f;
+    __builtin_ia32_ldmxcsr(before);
+    return x == 0;
+#else
+    return true;
+#endif
+}
+
 static inline void test_assert_status(gm_status have, gm_status want, const char *what, const char *file, int line)
 {
     if (have == want) return;
