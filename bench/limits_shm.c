@@ -30,12 +30,9 @@ static bool wait_until(const _Atomic int64_t *counter, int64_t least)
     return true;
 }
 
-static int run_passage(struct bench_crew *crew, int member, void *job)
+static int pass(struct bench_crew *crew, int member, struct passage *p, uint8_t *array)
 {
-    struct passage *p = job;
     size_t write_bytes = p->limit->write_bytes, n_parts = p->limit->array_bytes / write_bytes;
-    uint8_t        *array = gmi_alloc(p->limit->array_bytes, 1);
-    if (array == NULL) return ENOMEM;
     if (!bench_crew_meet(crew)) return ETIMEDOUT;
     double begin_s = bench_now_s();
     for (int64_t i = 0; i < p->n_messages; i++) {
@@ -53,6 +50,15 @@ static int run_passage(struct bench_crew *crew, int member, void *job)
     }
     crew->elapsed_s[member] = bench_now_s() - begin_s;
     return 0;
+}
+
+static int run_passage(struct bench_crew *crew, int member, void *job)
+{
+    struct passage *p = job;
+    uint8_t        *array = gmi_alloc(p->limit->array_bytes, 1);
+    int             failed = array != NULL ? pass(crew, member, p, array) : ENOMEM;
+    gmi_free(array);
+    return failed;
 }
 
 gm_status bench_measure_shm(const struct bench_limit *limit, size_t amount_bytes, double *gbps,

@@ -48,13 +48,10 @@ static void walk_moved(struct walk *w, size_t n_bytes)
 
 /* ---- one way ----------------------------------------------------------------------------------- */
 
-static int run_oneway(struct bench_crew *crew, int member, void *job)
+static int send_or_take(struct bench_crew *crew, int member, struct stream *s, uint8_t *array)
 {
-    struct stream *s = job;
-    uint8_t       *array = gmi_alloc(s->limit->array_bytes, 1);
-    bool           is_source = member == 0;
-    int            fd = s->pairs[0].fds[member];
-    if (array == NULL) return ENOMEM;
+    bool is_source = member == 0;
+    int  fd = s->pairs[0].fds[member];
     close(s->pairs[0].fds[1 - member]); /* or the end of a dead source would never come */
     struct walk w = walk_begin(s, array);
     if (!bench_crew_meet(crew)) return ETIMEDOUT;
@@ -70,6 +67,15 @@ static int run_oneway(struct bench_crew *crew, int member, void *job)
        arrived. */
     crew->elapsed_s[member] = is_source ? 0 : bench_now_s() - begin_s;
     return 0;
+}
+
+static int run_oneway(struct bench_crew *crew, int member, void *job)
+{
+    struct stream *s = job;
+    uint8_t       *array = gmi_alloc(s->limit->array_bytes, 1);
+    int            failed = array != NULL ? send_or_take(crew, member, s, array) : ENOMEM;
+    gmi_free(array);
+    return failed;
 }
 
 /* ---- both ways --------------------------------------------------------------------------------- */
@@ -113,20 +119,27 @@ static int exchange(int out, int in, struct walk sending, struct walk receiving)
     return 0;
 }
 
-static int run_duplex(struct bench_crew *crew, int member, void *job)
+static int send_and_take(struct bench_crew *crew, int member, struct stream *s, uint8_t *from, uint8_t *to)
 {
-    struct stream *s = job;
-    int            n = crew->n_members;
-    uint8_t *from = gmi_alloc(s->limit->array_bytes, 1), *to = gmi_alloc(s->limit->array_bytes, 1);
+    int n = crew->n_members;
     int out = n == 2 ? s->pairs[0].fds[member] : s->pairs[member].fds[0];
     int in = n == 2 ? out : s->pairs[(member + n - 1) % n].fds[1];
-    if (from == NULL || to == NULL) return ENOMEM;
     fcntl(out, F_SETFL, O_NONBLOCK);
     fcntl(in, F_SETFL, O_NONBLOCK);
     if (!bench_crew_meet(crew)) return ETIMEDOUT;
     double begin_s = bench_now_s();
     int    failed = exchange(out, in, walk_begin(s, from), walk_begin(s, to));
     crew->elapsed_s[member] = bench_now_s() - begin_s;
+    return failed;
+}
+
+static int run_duplex(struct bench_crew *crew, int member, void *job)
+{
+    struct stream *s = job;
+    uint8_t       *from = gmi_alloc(s->limit->array_bytes, 1), *to = gmi_alloc(s->limit->array_bytes, 1);
+    int            failed = from != NULL && to != NULL ? send_and_take(crew, member, s, from, to) : ENOMEM;
+    gmi_free(from);
+    gmi_free(to);
     return failed;
 }
 
