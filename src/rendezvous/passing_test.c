@@ -291,6 +291,7 @@ static void a_giver_that_is_too_slow(void **state)
 static void without_descriptors_both_learn_it(void **state)
 {
     (void)state;
+    if (getenv("TEST_VALGRIND") != NULL) skip(); /* it has descriptors among ours: how many are left is not known */
     /* The giver's listener, the taker's end, the giver's end; and when the giver has closed his two, the three. */
     for (int room = 0; room < 6; room++) {
         struct job j;

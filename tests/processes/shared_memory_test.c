@@ -465,6 +465,7 @@ static void live_with_few_descriptors(struct rank_self *self)
 static void few_descriptors_never_end_in_silence(void **state)
 {
     int n_created = 0, n_by_tcp = 0;
+    if (getenv("TEST_VALGRIND") != NULL) skip(); /* it has descriptors among ours: how many are left is not known */
     for (int room = 4; room < 18; room += room < 12 ? 1 : 2) {
         struct ranks_job job = { .n_ranks = 2,
                                  .body = live_with_few_descriptors,
