@@ -3,8 +3,8 @@
  *     the peer's records -> in -> OpenSSL -> out -> ours            in the end: two secrets, one for each direction
  *
  * OpenSSL sees no socket, takes from `in` the records of the handshake and no byte more, and is needed no more once the
- * secrets are known. A Diffie-Hellman exchange makes what is recorded today useless to who learns the key tomorrow; there
- * are no certificates, and no tickets: so nothing but data and changes of keys follows. */
+ * secrets are known. A Diffie-Hellman exchange makes what is recorded today useless to who learns the key tomorrow; no
+ * certificate is accepted in the key's place, and there are no tickets: so nothing but data and changes of keys follows. */
 #ifndef GMI_TLS_HANDSHAKE_H
 #define GMI_TLS_HANDSHAKE_H
 

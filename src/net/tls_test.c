@@ -260,6 +260,50 @@ static void what_no_peer_of_ours_sends_is_refused(void **state)
     refuses(b);
 }
 
+/* A server that has a certificate and not the key: who relays the proof of the secret could be one. */
+static SSL *certified_server(int fd)
+{
+    SSL_CTX  *context = SSL_CTX_new(TLS_server_method());
+    EVP_PKEY *own = EVP_EC_gen("P-256");
+    X509     *certificate = X509_new();
+    X509_set_version(certificate, 2);
+    ASN1_INTEGER_set(X509_get_serialNumber(certificate), 1);
+    X509_gmtime_adj(X509_getm_notBefore(certificate), -3600);
+    X509_gmtime_adj(X509_getm_notAfter(certificate), 3600);
+    X509_set_pubkey(certificate, own);
+    X509_NAME_add_entry_by_txt(X509_get_subject_name(certificate), "CN", MBSTRING_ASC, (const uint8_t *)"gradmesh", -1, -1, 0);
+    X509_set_issuer_name(certificate, X509_get_subject_name(certificate));
+    assert_true(X509_sign(certificate, own, EVP_sha256()) > 0);
+    assert_int_equal(SSL_CTX_use_certificate(context, certificate), 1);
+    assert_int_equal(SSL_CTX_use_PrivateKey(context, own), 1);
+    SSL_CTX_set_num_tickets(context, 0);
+    SSL *server = SSL_new(context);
+    assert_non_null(server);
+    SSL_set_fd(server, fd);
+    X509_free(certificate);
+    EVP_PKEY_free(own);
+    SSL_CTX_free(context);
+    return server;
+}
+
+static void a_certificate_is_no_proof_of_the_key(void **state)
+{
+    (void)state;
+    struct both b;
+    int         sys_errno = 0;
+    gm_status   status = GM_AGAIN;
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, b.fds), 0);
+    assert_non_null(b.ours = gmi_tls_create(b.fds[0], true, key, N_RECORDS));
+    b.theirs = certified_server(b.fds[1]);
+    for (int i = 0; i < 10 && status == GM_AGAIN; i++) {
+        status = gmi_tls_shake(b.ours, &sys_errno);
+        SSL_accept(b.theirs);
+    }
+    assert_status(status, GM_ERR_PROTOCOL);
+    state = (void *[]){ &b };
+    part(state);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -269,6 +313,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(what_is_left_of_a_record_wakes_who_wants_it, set_up, part),
         cmocka_unit_test_setup_teardown(a_record_that_is_cut_short_is_the_end_and_nothing_of_it_is_handed_on, set_up, part),
         cmocka_unit_test_setup_teardown(what_no_peer_of_ours_sends_is_refused, set_up, part),
+        cmocka_unit_test(a_certificate_is_no_proof_of_the_key),
     };
     return cmocka_run_group_tests_name("tls", tests, NULL, NULL);
 }
