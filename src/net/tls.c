@@ -16,9 +16,11 @@
  * 3. What has been read from the socket and can be handed on wakes whoever wants to receive (gmi_poller_skip): no
  *    descriptor shows it.
  * 4. Everything between the payload and the kernel's counters is overhead, and counted.
- * 5. A key encrypts at most REKEY_RECORDS records. */
+ * 5. A key encrypts at most REKEY_RECORDS records.
+ * 6. A cipher that has no memory is a fault of our own, as is a socket that has none: never the peer's. */
 #include "net/tls.h"
 
+#include <errno.h>
 #include <openssl/crypto.h>
 #include <openssl/err.h>
 #include <stdatomic.h>
@@ -78,6 +80,13 @@ static gm_status is_garbled(struct gmi_tls *t)
     return end_with(t, GM_ERR_PROTOCOL, 0);
 }
 
+/* As a socket says it. */
+static gm_status has_no_memory(struct gmi_tls *t)
+{
+    ERR_clear_error();
+    return end_with(t, GM_ERR_PEER_LOST, ENOMEM);
+}
+
 static void note_flushed(struct gmi_tls *t)
 {
     while (t->n_queued > 0 && t->queued[t->first_queued].end <= t->n_sent) {
@@ -129,7 +138,7 @@ static gm_status take_keys(struct gmi_tls *t)
                    gmi_tls_key_init(&t->in_key, gmi_tls_handshake_secret(t->handshake, false), false);
     gmi_tls_handshake_destroy(t->handshake);
     t->handshake = NULL;
-    return is_good ? GM_OK : is_garbled(t);
+    return is_good ? GM_OK : GM_ERR_NOMEM;
 }
 
 static gm_status shake(struct gmi_tls *t)
@@ -137,6 +146,7 @@ static gm_status shake(struct gmi_tls *t)
     while (t->handshake != NULL) {
         gm_status step = gmi_tls_handshake_step(t->handshake);
         if (step == GM_OK) step = take_keys(t);
+        if (step == GM_ERR_NOMEM) return has_no_memory(t); /* the peer may try again */
         gm_status status = flush(t); /* an alert too, if it has failed */
         if (step != GM_OK && step != GM_AGAIN) return is_garbled(t);
         if (step == GM_AGAIN && status == GM_OK) status = fill(t);
@@ -183,7 +193,7 @@ static gm_status seal(struct gmi_tls *t, uint8_t type, const struct iovec *parts
 {
     size_t n = gmi_tls_seal(&t->out_key, type, parts, n_parts, t->out.bytes + t->out.end);
     t->out.end += n;
-    return n > 0 ? GM_OK : is_garbled(t);
+    return n > 0 ? GM_OK : has_no_memory(t);
 }
 
 /* A KeyUpdate, which asks for none in return. */
@@ -193,7 +203,7 @@ static gm_status change_key(struct gmi_tls *t)
     struct iovec part = { message, sizeof message };
     t->owes_key = false;
     gm_status status = seal(t, GMI_TLS_HANDSHAKE, &part, 1);
-    return status != GM_OK || gmi_tls_key_next(&t->out_key) ? status : is_garbled(t);
+    return status != GM_OK || gmi_tls_key_next(&t->out_key) ? status : has_no_memory(t);
 }
 
 /* One record of what is offered and not sealed yet. */
@@ -257,7 +267,8 @@ static gm_status hear(struct gmi_tls *t, uint8_t type, const uint8_t *content, s
     static const uint8_t key_update[] = { 24, 0, 0, 1 };
     bool is_update = type == GMI_TLS_HANDSHAKE && n_bytes == sizeof key_update + 1 &&
                      memcmp(content, key_update, sizeof key_update) == 0 && content[sizeof key_update] <= 1;
-    if (!is_update || !gmi_tls_key_next(&t->in_key)) return is_garbled(t);
+    if (!is_update) return is_garbled(t);
+    if (!gmi_tls_key_next(&t->in_key)) return has_no_memory(t);
     t->owes_key |= content[sizeof key_update] == 1;
     return GM_OK;
 }
@@ -326,9 +337,12 @@ static gm_status recv_more(struct gmi_tls *t, const struct iovec *parts, int n_p
     return GM_OK;
 }
 
+/* When the peer takes no more there may still be last words of his. */
+static bool may_hear(const struct gmi_tls *t) { return t->fate == GM_OK || (t->fate == GM_ERR_PEER_LOST && t->sys_errno != ENOMEM); }
+
 gm_status gmi_tls_recv_some(struct gmi_tls *t, const struct iovec *parts, int n_parts, size_t *moved_bytes, int *sys_errno)
 {
-    gm_status status = t->fate == GM_ERR_PROTOCOL ? t->fate : GM_OK; /* after others there may still be last words */
+    gm_status status = may_hear(t) ? GM_OK : t->fate;
     *moved_bytes = 0;
     if (status == GM_OK && !t->is_ready) status = t->fate == GM_OK ? shake(t) : t->fate;
     if (status == GM_OK) status = recv_more(t, parts, n_parts, moved_bytes);

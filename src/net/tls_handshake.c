@@ -113,6 +113,15 @@ const uint8_t *gmi_tls_handshake_secret(const struct gmi_tls_handshake *h, bool 
 
 /* ---- going on ------------------------------------------------------------------------------------- */
 
+/* Of what has failed by now. An internal error, as OpenSSL calls it, is one of its own, and hardly anything but memory fails. */
+static bool was_out_of_memory(void)
+{
+    for (unsigned long e = ERR_get_error(); e != 0; e = ERR_get_error()) {
+        if (ERR_GET_REASON(e) == ERR_R_MALLOC_FAILURE || ERR_GET_REASON(e) == ERR_R_INTERNAL_ERROR) return true;
+    }
+    return false;
+}
+
 gm_status gmi_tls_handshake_step(struct gmi_tls_handshake *h)
 {
     ERR_clear_error(); /* else what is left over there were taken for a failure of ours */
@@ -121,6 +130,7 @@ gm_status gmi_tls_handshake_step(struct gmi_tls_handshake *h)
     /* "Reused": by the key. A server may choose a certificate instead, and whose it is nobody knows here. */
     if (result == 1 && SSL_session_reused(h->ssl) == 1 && h->has_secret[SERVER] && h->has_secret[CLIENT]) status = GM_OK;
     if (result != 1 && SSL_get_error(h->ssl, result) == SSL_ERROR_WANT_READ) status = GM_AGAIN;
+    if (status == GM_ERR_PROTOCOL && was_out_of_memory()) status = GM_ERR_NOMEM;
     ERR_clear_error();
     return status;
 }
@@ -129,8 +139,11 @@ static SSL_CTX *make_context(bool is_client)
 {
     SSL_CTX *c = SSL_CTX_new(is_client ? TLS_client_method() : TLS_server_method());
     if (c == NULL) return NULL;
-    SSL_CTX_set_min_proto_version(c, TLS1_3_VERSION);
-    SSL_CTX_set_ciphersuites(c, "TLS_AES_128_GCM_SHA256"); /* what goes with a key of this kind, and with net/tls_key.c */
+    if (SSL_CTX_set_min_proto_version(c, TLS1_3_VERSION) != 1 ||
+        SSL_CTX_set_ciphersuites(c, "TLS_AES_128_GCM_SHA256") != 1) { /* what goes with a key of this kind, and with net/tls_key.c */
+        SSL_CTX_free(c);
+        return NULL;
+    }
     SSL_CTX_set_options(c, SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_TICKET);
     SSL_CTX_set_num_tickets(c, 0);
     SSL_CTX_set_session_cache_mode(c, SSL_SESS_CACHE_OFF);
@@ -152,7 +165,7 @@ static bool set_up(struct gmi_tls_handshake *h)
     BIO *bio = h->ssl != NULL ? make_bio(h) : NULL;
     if (bio == NULL) return false;
     SSL_set_bio(h->ssl, bio, bio);
-    SSL_set_app_data(h->ssl, h);
+    if (SSL_set_app_data(h->ssl, h) != 1) return false;
     if (h->is_client) SSL_set_connect_state(h->ssl);
     else SSL_set_accept_state(h->ssl);
     return true;

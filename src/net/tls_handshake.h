@@ -24,7 +24,7 @@ struct gmi_tls_handshake *gmi_tls_handshake_create(bool is_client, const uint8_t
 void                      gmi_tls_handshake_destroy(struct gmi_tls_handshake *h); /* NULL is fine */
 
 /* Goes on. GM_OK: done, once `out` is sent. GM_AGAIN: with more in `in`. GM_ERR_PROTOCOL: no peer of ours with this key;
- * `out` may have an alert that says so. */
+ * `out` may have an alert that says so. GM_ERR_NOMEM: not the peer's fault. */
 gm_status gmi_tls_handshake_step(struct gmi_tls_handshake *h);
 
 /* Once done: of what this side sends, or what the other one does. GMI_TLS_SECRET_BYTES (net/tls_key.h). */
