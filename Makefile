@@ -45,7 +45,7 @@ objects = $(patsubst %.c,$(BUILD)/obj/%.o,$(1))
 LIB_SRC     := $(call sources,src/*.c src/*/*.c)
 TRAIN_SRC   := $(call sources,train/*.c)
 PROGRAM_SRC := $(call sources,launch/*.c bench/*.c study/*.c plan/*.c report/*.c cli/*.c)
-SUPPORT_SRC := $(call sources,tests/support/*.c tests/chaos/*.c) $(filter-out %/main.c %_test.c,$(wildcard tests/fuzz/*.c))
+SUPPORT_SRC := $(filter-out %_main.c,$(call sources,tests/support/*.c tests/chaos/*.c)) $(filter-out %/main.c %_test.c,$(wildcard tests/fuzz/*.c))
 TEST_SRC    := $(wildcard src/*_test.c src/*/*_test.c train/*_test.c launch/*_test.c bench/*_test.c study/*_test.c plan/*_test.c report/*_test.c \
                  cli/*_test.c tests/simulate/*_test.c tests/processes/*_test.c tests/api/*_test.c tests/chaos/*_test.c \
                  tests/fuzz/*_test.c tests/report/*_test.c)
@@ -99,6 +99,10 @@ $(BUILD)/support.a: $(call objects,$(SUPPORT_SRC))
 $(BUILD)/tests/%: $(BUILD)/obj/%.o $(BUILD)/support.a $(BUILD)/program.a $(BUILD)/libgradmesh_train.a $(BUILD)/libgradmesh.a
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $^ -lcmocka $(PROGRAM_LIBS) $(TRAIN_LIBS) $(LDLIBS)
+
+# A long cable between two networks, for measurements (bench/peers/netns.sh).
+$(BUILD)/relay: $(BUILD)/obj/tests/support/relay_main.o $(BUILD)/obj/tests/support/relay.o $(BUILD)/libgradmesh.a
+	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $^ $(LDLIBS)
 
 # The parts of the page that `gradmesh report` writes. The chart library comes by npm; without it all else is built.
 PAGE_PARTS := $(wildcard report/page/*.html report/page/*.css report/page/*.js)

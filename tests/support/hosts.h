@@ -9,6 +9,7 @@
 #include <stdbool.h>
 
 #include "tests/support/ranks.h"
+#include "tests/support/relay.h"
 
 /* The marks that hosts_move_to_own and hosts_plug_in use. */
 enum { HOSTS_NAKED = RANKS_MARKS - 2, HOSTS_PLUGGED = RANKS_MARKS - 1 };
@@ -23,6 +24,8 @@ int hosts_run(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void hosts_move_to_own(struct rank_self *self);
 /* Of all `n` ranks, when they have moved. */
 void hosts_plug_in(struct ranks *r, int n);
+/* The same; the cable of rank `far` is a relay, a process that ends with the test. False: that may not be had here. */
+bool hosts_plug_in_far(struct ranks *r, int n, int far, const struct relay_options *options);
 
 /* The rank's own /etc/hosts and other files: `text` is at `path` from now on, for it alone. */
 void hosts_have_file(struct rank_self *self, const char *path, const char *text);
