@@ -1,5 +1,6 @@
 /* cmd_check.c - `gradmesh check`: can every pair of ranks talk, over which address, and how well? */
 #include <cjson/cJSON.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -61,6 +62,47 @@ static void print_table(FILE *file, const struct check_result *r, bool has_all)
     }
 }
 
+/* A call takes as long as its slowest link: so a pair that is much farther apart than another is worth a line. */
+static bool is_far(const struct check_pair *p, double least_us)
+{
+    enum { FAR_US = 2500, FAR_TIMES = 5 };
+    return p->can_talk && !p->shares_memory && p->latency_us >= FAR_US && p->latency_us >= FAR_TIMES * least_us;
+}
+
+static double least_latency_us(const struct check_result *r)
+{
+    double least_us = INFINITY;
+    for (int low = 0; low < r->n_ranks; low++) {
+        for (int high = low + 1; high < r->n_ranks; high++) {
+            const struct check_pair *p = &r->pairs[low][high];
+            if (p->can_talk && !p->shares_memory && p->latency_us < least_us) least_us = p->latency_us;
+        }
+    }
+    return least_us;
+}
+
+static void print_far(FILE *file, const struct check_result *r)
+{
+    double most_us = 0, least_us = least_latency_us(r);
+    int    n_far = 0, n_of_rank[CHECK_MAX_RANKS] = { 0 };
+    for (int low = 0; low < r->n_ranks; low++) {
+        for (int high = low + 1; high < r->n_ranks; high++) {
+            const struct check_pair *p = &r->pairs[low][high];
+            if (!is_far(p, least_us)) continue;
+            n_far++;
+            n_of_rank[low]++;
+            n_of_rank[high]++;
+            if (p->latency_us > most_us) most_us = p->latency_us;
+        }
+    }
+    if (n_far == 0) return;
+    fprintf(file, "far apart: %d pair%s", n_far, n_far == 1 ? "" : "s");
+    for (int k = 0, n_named = 0; k < r->n_ranks; k++) {
+        if (n_of_rank[k] == n_far) fprintf(file, "%s rank %d", n_named++ == 0 ? ", with" : " and", k);
+    }
+    fprintf(file, "; latency up to %.1f ms, of the nearest pair %.2f ms\n", most_us / 1e3, least_us / 1e3);
+}
+
 static void print_verdict(FILE *file, const struct check_result *r)
 {
     int n_pairs = r->n_ranks * (r->n_ranks - 1) / 2, n_unknown, n_blocked = count_blocked(r, &n_unknown);
@@ -118,6 +160,7 @@ static int report(const struct check_result *r, const struct cli_parsed *parsed)
         return n_blocked > 0 ? CLI_EXIT_NO : CLI_EXIT_OK;
     }
     print_table(cli_text(parsed), r, true);
+    print_far(cli_text(parsed), r);
     print_verdict(cli_text(parsed), r);
     cJSON *object = to_json(r);
     bool   is_written = cli_write_json(parsed, "check", object);

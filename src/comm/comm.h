@@ -106,6 +106,7 @@ struct gm_comm {
     struct gmi_store_server *store_server; /* rank 0 of a job without a launcher */
     int                      status_fd; /* (root) for `gradmesh status`; -1: none */
     int64_t                  next_fare_ns; /* (root) when the links are looked at */
+    bool                     has_told_of_far; /* (root) that one link is much longer than another */
     int                      service_wake_fd;
     int                      caller_wake_fd; /* something changed; drained by gmi_caller_wait */
     int                      alarm_fd;       /* readable for good once there is a failure; for a while

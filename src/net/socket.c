@@ -274,10 +274,11 @@ bool gmi_socket_fare(int fd, struct gmi_socket_fare *fare)
     if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &bytes) != 0) return false;
     if (bytes < offsetof(struct tcp_info, tcpi_bytes_retrans) + sizeof info.tcpi_bytes_retrans) return false; /* before 4.19 */
     uint64_t sent_bytes = info.tcpi_bytes_sent - info.tcpi_bytes_retrans;
+    unsigned least_rtt_us = info.tcpi_min_rtt != UINT32_MAX ? info.tcpi_min_rtt : 0;
     *fare = (struct gmi_socket_fare){ .sent_packets = info.tcpi_segs_out, .resent_packets = info.tcpi_total_retrans,
                                       .acked_bytes = info.tcpi_bytes_acked, .delivered_packets = info.tcpi_delivered,
                                       .unacked_bytes = sent_bytes > info.tcpi_bytes_acked ? sent_bytes - info.tcpi_bytes_acked : 0,
-                                      .busy_ns = (int64_t)info.tcpi_busy_time * 1000, .rtt_us = info.tcpi_rtt,
+                                      .busy_ns = (int64_t)info.tcpi_busy_time * 1000, .rtt_us = info.tcpi_rtt, .least_rtt_us = least_rtt_us,
                                       .payload_bytes = info.tcpi_snd_mss };
     return true;
 #else

@@ -65,6 +65,7 @@ struct gmi_socket_fare {
     uint64_t acked_bytes, unacked_bytes, delivered_packets;
     int64_t  busy_ns;        /* something was sent and not acknowledged */
     unsigned rtt_us;         /* smoothed */
+    unsigned least_rtt_us;   /* of the last minutes: without most of what waits in queues; 0: none yet */
     unsigned payload_bytes;  /* of a packet of full size */
 };
 /* False: it cannot be told. */

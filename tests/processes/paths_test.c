@@ -1,5 +1,5 @@
 /* Paths between hosts that are bad without being cut: one that swallows large packets, one that is narrow and loses some,
- * one of several that is blocked. Skipped where namespaces, bridges or traffic shaping may not be had. */
+ * one that is only long, one of several that is blocked. Skipped where namespaces, bridges or traffic shaping may not be had. */
 #include <fcntl.h>
 #include <limits.h>
 #include <setjmp.h>
@@ -16,7 +16,7 @@
 #include "base/clock.h"
 #include "tests/support/hosts.h"
 
-enum { N = 3, PORT = 4300, BIG_ELEMS = 1 << 20, BOUND_MS = 3000, READY = 0, SHAPED = 1, OVER = 2 };
+enum { N = 3, PORT = 4300, BIG_ELEMS = 1 << 20, BOUND_MS = 3000, DELAY_MS = 30, READY = 0, SHAPED = 1, OVER = 2 };
 
 static bool  has_network;
 static float values[BIG_ELEMS];
@@ -192,14 +192,12 @@ static void a_narrow_and_lossy_link_is_named(void **state)
     print_message("%s\n", strstr(ranks_said(r, 0), line));
 }
 
-/* ---- a blocked pair --------------------------------------------------------------------------------------- */
+/* ---- gradmesh check --------------------------------------------------------------------------------------- */
 
-static void check_as_one_of_three(struct rank_self *self)
+static void check_as_one(struct rank_self *self)
 {
     char program[PATH_MAX], number[8];
-    hosts_move_to_own(self);
     if (!find_program(program, sizeof program)) return;
-    if (self->rank == 1) rank_check(self, hosts_run("ip route add unreachable 10.77.0.3/32") == 0);
     snprintf(number, sizeof number, "%d", self->rank);
     setenv("RANK", number, 1);
     setenv("WORLD_SIZE", "3", 1);
@@ -213,11 +211,96 @@ static void check_as_one_of_three(struct rank_self *self)
     rank_check(self, false);
 }
 
+/* ---- a long link ------------------------------------------------------------------------------------------ */
+
+/* Calls until ranks 0 and 2 have said which link is long. */
+static void call_over_a_long_link(struct rank_self *self)
+{
+    hosts_move_to_own(self);
+    self->options.log_level = GM_LOG_INFO;
+    rank_create(self);
+    rank_mark(self, READY);
+    for (float over = 0; over == 0;) {
+        rank_ok(self, gm_all_reduce(self->comm, values, values, BIG_ELEMS / 16, GM_F32, GM_SUM));
+        over = atomic_load(&self->shared->marks[OVER]) > 0;
+        rank_ok(self, gm_all_reduce(self->comm, &over, &over, 1, GM_F32, GM_MAX)); /* all end alike */
+    }
+    rank_destroy(self);
+}
+
+static struct ranks *start_with_a_long_link(void **state, void (*body)(struct rank_self *))
+{
+    struct ranks_job     job = { .n_ranks = N, .body = body, .is_hand_started = true, .host = "10.77.0.1", .port = PORT,
+                                 .algorithm = "ring", .stall_limit_ms = 300000 };
+    struct relay_options way = { .delay_ns = DELAY_MS * GMI_NS_PER_MS, .limit_ns = 600 * INT64_C(1000000000) };
+    struct ranks        *r = ranks_start(state, &job);
+    if (!hosts_plug_in_far(r, N, 1, &way)) skip();
+    return r;
+}
+
+static void a_link_that_only_delays_is_named(void **state)
+{
+    if (!has_network) skip();
+    struct ranks *r = start_with_a_long_link(state, call_over_a_long_link);
+    ranks_await(r, READY, N);
+    static const char *const lines[N] = { [0] = "rank 0: rank 1 (10.77.0.2:", [2] = "rank 2: rank 1 (10.77.0.2:" };
+    for (int i = 0; i < 200 * ranks_slowness(); i++) {
+        if (strstr(ranks_said(r, 0), lines[0]) != NULL && strstr(ranks_said(r, 2), lines[2]) != NULL) break;
+        ranks_serve(r, 100);
+    }
+    atomic_store(&ranks_shared(r)->marks[OVER], 1);
+    ranks_finish(r);
+    for (int k = 0; k < N; k += 2) {
+        const char *line = strstr(ranks_said(r, k), lines[k]);
+        double      takes_ms = 0, shortest_ms = 0;
+        assert_non_null(line);
+        print_message("%.*s\n", (int)strcspn(line, "\n"), line);
+        line = strstr(line, ") is far: ");
+        assert_non_null(line);
+        assert_int_equal(sscanf(line, ") is far: an answer takes at least %lf ms, over the shortest link %lf ms", &takes_ms, &shortest_ms), 2);
+        assert_true(takes_ms >= 2 * DELAY_MS - 1 && shortest_ms < takes_ms / 5);
+        assert_null(strstr(line + 1, "is far")); /* once */
+        assert_null(strstr(ranks_said(r, k), "is lossy"));
+    }
+    assert_null(strstr(ranks_said(r, 1), "is far")); /* all its links are */
+}
+
+static void check_over_a_long_link(struct rank_self *self)
+{
+    hosts_move_to_own(self);
+    check_as_one(self);
+}
+
+static void a_link_that_only_delays_is_found_by_gradmesh_check(void **state)
+{
+    char program[PATH_MAX];
+    if (!has_network || !find_program(program, sizeof program)) skip();
+    struct ranks *r = start_with_a_long_link(state, check_over_a_long_link);
+    ranks_finish(r);
+    const char *table = ranks_said(r, 0);
+    const char *line = strstr(table, "far apart: 2 pairs, with rank 1; latency up to ");
+    double      most_ms = 0;
+    print_message("%s", table);
+    assert_non_null(line);
+    assert_int_equal(sscanf(line, "far apart: 2 pairs, with rank 1; latency up to %lf ms", &most_ms), 1);
+    assert_true(most_ms >= DELAY_MS - 1);
+    assert_non_null(strstr(table, "all 3 pairs of 3 ranks can talk"));
+}
+
+/* ---- a blocked pair --------------------------------------------------------------------------------------- */
+
+static void check_as_one_with_a_blocked_pair(struct rank_self *self)
+{
+    hosts_move_to_own(self);
+    if (self->rank == 1) rank_check(self, hosts_run("ip route add unreachable 10.77.0.3/32") == 0);
+    check_as_one(self);
+}
+
 static void a_blocked_pair_is_found_by_gradmesh_check(void **state)
 {
     char program[PATH_MAX];
     if (!has_network || !find_program(program, sizeof program)) skip();
-    struct ranks *r = start(state, check_as_one_of_three);
+    struct ranks *r = start(state, check_as_one_with_a_blocked_pair);
     for (int k = 0; k < N; k++) ranks_accept_any_end(r, k);
     ranks_finish(r);
     const char *table = ranks_said(r, 0);
@@ -239,6 +322,8 @@ int main(void)
         TEST(a_path_that_swallows_large_packets_from_the_start_is_guessed),
         TEST(a_cut_among_small_packets_is_not_taken_for_it),
         TEST(a_narrow_and_lossy_link_is_named),
+        TEST(a_link_that_only_delays_is_named),
+        TEST(a_link_that_only_delays_is_found_by_gradmesh_check),
         TEST(a_blocked_pair_is_found_by_gradmesh_check),
     };
     return cmocka_run_group_tests_name("paths", tests, NULL, NULL);
