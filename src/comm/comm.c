@@ -102,14 +102,21 @@ static enum gmi_sharing sharing_of(const struct gmi_transport *transport)
 
 static const char *or_default(const char *text, const char *fallback) { return text != NULL ? text : fallback; }
 
+/* Elements travel as they stand in memory, and nearly everywhere that is little-endian. */
+#if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
+static const char byte_order[] = "byte order=big\n";
+#else
+static const char byte_order[] = "";
+#endif
+
 /* What must agree: the caller's lines, behind ours. NULL: no memory. */
 static char *make_fingerprint(const struct gm_comm *comm, const char *callers)
 {
-    size_t bytes = sizeof "wire format=\nencryption=off\nchecksum=crc32c\n" + GMI_NAME_BYTES + strlen(callers);
+    size_t bytes = sizeof "wire format=\nencryption=off\nchecksum=crc32c\n" + sizeof byte_order + GMI_NAME_BYTES + strlen(callers);
     char  *text = gmi_alloc(bytes, 1);
     if (text == NULL) return NULL;
-    snprintf(text, bytes, "wire format=%s\nencryption=%s\nchecksum=%s\n%s", gmi_wire_name(comm->wire),
-             comm->is_encrypted ? "on" : "off", comm->is_checked ? "crc32c" : "off", callers);
+    snprintf(text, bytes, "wire format=%s\nencryption=%s\nchecksum=%s\n%s%s", gmi_wire_name(comm->wire),
+             comm->is_encrypted ? "on" : "off", comm->is_checked ? "crc32c" : "off", byte_order, callers);
     return text;
 }
 

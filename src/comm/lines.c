@@ -15,6 +15,7 @@
  * All communicators of a process that have one root come in by the root's acceptor; a hello says
  * which is meant. Ranks in hellos are those of the root. By the service thread, under the lock;
  * nothing blocks. */
+#include <openssl/crypto.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -142,6 +143,7 @@ static void connected(struct gmi_line *line, const struct gmi_handshake *h, int 
         gmi_socket_close(&fd);
         no_memory(line);
     }
+    OPENSSL_cleanse(c.key, sizeof c.key);
 }
 
 /* Whatever its machine refuses the peer, it knows better than we, and may not know that it matters. */
