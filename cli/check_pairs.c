@@ -1,8 +1,9 @@
 /* Who meets whom: in a round-robin tournament of N ranks (or N + 1, and who meets the added one pauses) everybody has
  * one partner in each of N - 1 rounds.
  *
- * A round of a pair: make a communicator, exchange addresses, LATENCY_ROUNDS small messages there and back, then one
- * large one each way. Rank 0 keeps its communicators, and over them gets what the others found. */
+ * A round of a pair: make a communicator, exchange addresses, small messages there and back, then larger and larger ones
+ * each way. The lower rank ends both when they have taken long enough, so that a long or narrow link takes a second or
+ * two, and not as many messages and bytes as a short one. Rank 0 keeps its communicators, and over them gets what the others found. */
 #include "cli/check_pairs.h"
 
 #include <arpa/inet.h>
@@ -16,7 +17,9 @@
 #include "base/error.h"
 #include "launch/store_thread.h"
 
-enum { LATENCY_ROUNDS = 300, BULK_BYTES = 32 << 20, WARM_BYTES = 1 << 20, CALL_LIMIT_MS = 20000 };
+enum { MOST_ROUNDS = 300, LEAST_ROUNDS = 5, LATENCY_LIMIT_US = 300000 };                /* small messages */
+enum { BULK_BYTES = 32 << 20, FIRST_BYTES = 32 << 10, GROWTH = 8, BULK_LIMIT_US = 100000 }; /* large ones */
+enum { CALL_LIMIT_MS = 20000, PAIR_MS = 3000 }; /* what a pair takes over a long or narrow link */
 
 struct checker {
     struct check_result   *result;
@@ -72,37 +75,53 @@ static int compare_doubles(const void *a, const void *b)
 /* Half of the median time there and back. */
 static gm_status measure_latency(gm_comm *comm, int other, double *latency_us)
 {
-    double  took_us[LATENCY_ROUNDS];
-    uint8_t byte = 0;
-    for (int i = 0; i < LATENCY_ROUNDS; i++) {
-        double    begin_us = now_us();
-        bool      is_first = gm_comm_rank(comm) == 0;
-        gm_status status = is_first ? gm_send(comm, &byte, 1, GM_U8, other, 1) : gm_recv(comm, &byte, 1, GM_U8, other, 1);
-        if (status == GM_OK) status = is_first ? gm_recv(comm, &byte, 1, GM_U8, other, 1) : gm_send(comm, &byte, 1, GM_U8, other, 1);
+    double  took_us[MOST_ROUNDS], first_us = now_us();
+    int     n_rounds = 0;
+    bool    is_first = gm_comm_rank(comm) == 0;
+    uint8_t is_over = 0; /* the lower rank's, with the last message */
+    while (is_over == 0) {
+        double begin_us = now_us();
+        if (is_first) is_over = n_rounds == MOST_ROUNDS - 1 || (n_rounds >= LEAST_ROUNDS && begin_us - first_us > LATENCY_LIMIT_US);
+        gm_status status = is_first ? gm_send(comm, &is_over, 1, GM_U8, other, 1) : gm_recv(comm, &is_over, 1, GM_U8, other, 1);
+        if (status == GM_OK) status = is_first ? gm_recv(comm, &is_over, 1, GM_U8, other, 1) : gm_send(comm, &is_over, 1, GM_U8, other, 1);
         if (status != GM_OK) return status;
-        took_us[i] = now_us() - begin_us;
+        if (n_rounds < MOST_ROUNDS) took_us[n_rounds++] = now_us() - begin_us;
     }
-    qsort(took_us, LATENCY_ROUNDS, sizeof took_us[0], compare_doubles);
-    *latency_us = took_us[LATENCY_ROUNDS / 2] / 2;
+    qsort(took_us, (size_t)n_rounds, sizeof took_us[0], compare_doubles);
+    *latency_us = took_us[n_rounds / 2] / 2;
     return GM_OK;
 }
 
-/* One way each, the slower of the two. */
-static gm_status measure_bandwidth(struct checker *k, gm_comm *comm, int other, double *bandwidth_MBps)
+/* Messages from `sender`, each GROWTH times the one before, until one is the largest or has taken long enough (longer
+ * where an answer takes long); the last one counts, of a connection that has warmed up. */
+static gm_status measure_way(struct checker *k, gm_comm *comm, int sender, double latency_us, double *rate_MBps)
 {
-    double slowest_us = 0;
-    for (int turn = 0; turn < 3; turn++) { /* the first one warms up */
-        size_t    n = turn == 0 ? WARM_BYTES : BULK_BYTES;
-        bool      is_sender = (turn & 1) == gm_comm_rank(comm);
+    double  limit_us = BULK_LIMIT_US + 12 * latency_us;
+    int     other = 1 - gm_comm_rank(comm);
+    bool    is_sender = sender == gm_comm_rank(comm);
+    uint8_t is_over = 0; /* the sender's, after each message */
+    for (size_t n = FIRST_BYTES; is_over == 0; n = n * GROWTH < BULK_BYTES ? n * GROWTH : BULK_BYTES) {
         double    begin_us = now_us();
         uint8_t   done = 0;
         gm_status status = is_sender ? gm_send(comm, k->bulk, n, GM_U8, other, 2) : gm_recv(comm, k->bulk, n, GM_U8, other, 2);
         if (status == GM_OK) status = is_sender ? gm_recv(comm, &done, 1, GM_U8, other, 3) : gm_send(comm, &done, 1, GM_U8, other, 3);
+        double took_us = now_us() - begin_us;
+        if (is_sender) is_over = n == BULK_BYTES || took_us > limit_us;
+        if (status == GM_OK) status = is_sender ? gm_send(comm, &is_over, 1, GM_U8, other, 4) : gm_recv(comm, &is_over, 1, GM_U8, other, 4);
         if (status != GM_OK) return status;
-        if (turn > 0 && now_us() - begin_us > slowest_us) slowest_us = now_us() - begin_us;
+        *rate_MBps = (double)n / took_us;
     }
-    *bandwidth_MBps = BULK_BYTES / slowest_us;
     return GM_OK;
+}
+
+/* One way each, the slower of the two. */
+static gm_status measure_bandwidth(struct checker *k, gm_comm *comm, double latency_us, double *bandwidth_MBps)
+{
+    double    rate_MBps[2] = { 0, 0 };
+    gm_status status = measure_way(k, comm, 0, latency_us, &rate_MBps[0]);
+    if (status == GM_OK) status = measure_way(k, comm, 1, latency_us, &rate_MBps[1]);
+    *bandwidth_MBps = rate_MBps[0] < rate_MBps[1] ? rate_MBps[0] : rate_MBps[1];
+    return status;
 }
 
 /* The lower rank tells where it listens: there the higher one has called. */
@@ -164,7 +183,7 @@ static gm_comm *measure_pair(struct checker *k, int partner, int limit_ms)
     p->connect_ms = (now_us() - begin_us) / 1e3;
     if (status == GM_OK) status = exchange_address(k, comm, 1 - options.rank, p);
     if (status == GM_OK) status = measure_latency(comm, 1 - options.rank, &p->latency_us);
-    if (status == GM_OK) status = measure_bandwidth(k, comm, 1 - options.rank, &p->bandwidth_MBps);
+    if (status == GM_OK) status = measure_bandwidth(k, comm, p->latency_us, &p->bandwidth_MBps);
     p->can_talk = status == GM_OK;
     if (status == GM_OK && gm_comm_traffic(comm, GM_COLLECTIVE_END, &traffic) == GM_OK) {
         p->shares_memory = traffic.memory_sent_bytes > 0;
@@ -192,8 +211,8 @@ static void play_all_rounds(struct checker *k)
     for (int round = 0; round < n - 1; round++) {
         int partner = partner_in(round, k->rank, n);
         if (partner >= k->n_ranks) continue;
-        /* The partner may have waited in vain in every round before. */
-        gm_comm *comm = measure_pair(k, partner, k->timeout_ms * (round + 1));
+        /* The partner may have waited in vain in every round before, or measured a long link. */
+        gm_comm *comm = measure_pair(k, partner, k->timeout_ms * (round + 1) + PAIR_MS * round);
         bool     is_kept = k->rank == 0 || partner == 0;
         if (is_kept) k->kept[partner] = comm;
         else gm_comm_destroy(comm);
