@@ -20,7 +20,8 @@ static socklen_t fill_address(struct sockaddr_un *a, const char *text)
 {
     memset(a, 0, sizeof *a);
     a->sun_family = AF_UNIX;
-    size_t used = strnlen(text, sizeof a->sun_path - 1);
+    size_t used = strlen(text);
+    if (used > sizeof a->sun_path - 1) used = sizeof a->sun_path - 1;
     memcpy(a->sun_path + 1, text, used);
     return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + used);
 }

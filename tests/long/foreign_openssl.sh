@@ -13,13 +13,16 @@ command -v apt-get >/dev/null || say "no apt-get"
 [ -r /etc/os-release ] && . /etc/os-release
 [ "${ID:-}" = debian ] || say "not a Debian machine"
 
-# Lists and files of our own: an architecture more, and sources.
-rm -rf apt && mkdir -p apt/lists/partial apt/cache/archives/partial unpacked include lib
-from="[signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] http://deb.debian.org/debian $VERSION_CODENAME main"
-printf 'deb %s\ndeb-src %s\n' "$from" "$from" >apt/sources.list
+# Lists and files of our own, from where this machine has its packages: an architecture more, and sources.
+rm -rf apt && mkdir -p apt/sources apt/lists/partial apt/cache/archives/partial unpacked include lib
+if [ -r /etc/apt/sources.list.d/debian.sources ]; then
+    sed 's/^Types:.*/Types: deb deb-src/' /etc/apt/sources.list.d/debian.sources >apt/sources/debian.sources
+else
+    sed -n "/^deb .*$VERSION_CODENAME/{p; s/^deb/deb-src/p}" /etc/apt/sources.list >apt/sources/debian.list
+fi
 cat >apt/apt.conf <<END
-Dir::Etc::SourceList "$PWD/apt/sources.list";
-Dir::Etc::SourceParts "-";
+Dir::Etc::SourceList "-";
+Dir::Etc::SourceParts "$PWD/apt/sources";
 Dir::State::Lists "$PWD/apt/lists";
 Dir::Cache "$PWD/apt/cache";
 APT::Sandbox::User "root";
@@ -27,7 +30,7 @@ END
 export APT_CONFIG="$PWD/apt/apt.conf"
 
 if [ "$kind" = musl ]; then
-    { apt-get update && apt-get source --download-only openssl && tar xzf openssl_*.orig.tar.gz; } >apt/log 2>&1 || say "cannot bring OpenSSL's source"
+    { apt-get update && apt-get source --tar-only openssl && tar xzf openssl_*.orig.tar.gz; } >apt/log 2>&1 || say "cannot bring OpenSSL's source"
     mkdir -p kernel && for part in linux asm-generic; do cp -r /usr/include/$part kernel/; done
     cp -r /usr/include/"$(uname -m)"-linux-gnu/asm kernel/
     here=$PWD

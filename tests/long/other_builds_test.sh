@@ -84,24 +84,24 @@ for build in "musl musl-gcc ar" "arm64 aarch64-linux-gnu-gcc aarch64-linux-gnu-a
     "s390x s390x-linux-gnu-gcc s390x-linux-gnu-ar qemu-s390x"; do
     # shellcheck disable=SC2086
     set -- $build
-    name=$1 cc=$2 ar=$3
+    kind=$1 cc=$2 ar=$3
     shift 3
     if ! command -v "$cc" >/dev/null; then
-        skip "the library for $name" "no $cc"
+        skip "the library for $kind" "no $cc"
         continue
     fi
     # shellcheck disable=SC2059
-    openssl=$(printf "${FOREIGN_OPENSSL:-$BUILD/openssl-%s}" "$name")
-    capture sh tests/long/foreign_openssl.sh "$name" "$openssl"
+    openssl=$(printf "${FOREIGN_OPENSSL:-$BUILD/openssl-%s}" "$kind")
+    capture sh tests/long/foreign_openssl.sh "$kind" "$openssl"
     [ "$status" = 0 ] || openssl=
-    capture build "$name" "$cc" "$ar"
-    check "$name: it compiles, with warnings as errors" is "$status" 0
+    capture build "$kind" "$cc" "$ar"
+    check "$kind: it compiles, with warnings as errors" is "$status" 0
     if [ "$status" = 0 ] && { [ $# = 0 ] || command -v "$1" >/dev/null; }; then
-        capture run_all "$name" "$@"
-        check "$name: the tests of one thread pass" is "$status" 0
-        if [ -n "$openssl" ]; then jobs "$name" "$@"; else skip "$name: jobs" "no OpenSSL for it"; fi
+        capture run_all "$kind" "$@"
+        check "$kind: the tests of one thread pass" is "$status" 0
+        if [ -n "$openssl" ]; then jobs "$kind" "$@"; else skip "$kind: jobs" "no OpenSSL for it"; fi
     else
-        skip "$name: the tests of one thread pass" "nothing to run them with"
+        skip "$kind: the tests of one thread pass" "nothing to run them with"
     fi
 done
 
