@@ -190,10 +190,8 @@ $(BUILD)/lint/.tools:
 	@for tool in cppcheck clang-tidy; do command -v $$tool >/dev/null 2>&1 || sh tools/install.sh $$tool || exit 1; done
 	@touch $@
 
-# Every test program, and as "program" each command of gradmesh, but for those that would take too long: the matrices of all
-# collectives, sizes and orders, and chaos; and what needs a system call that valgrind does not know (HACKING.md).
-VALGRIND_LEFT_OUT := $(patsubst %,tests/%_test,processes/collectives simulate/correctness simulate/cut simulate/exact simulate/same_bits \
-                       chaos/chaos chaos/simulated report/page) launch/launcher_test
+# Every test program, and as "program" each command of gradmesh, but for what valgrind cannot run (HACKING.md).
+VALGRIND_LEFT_OUT := tests/report/page_test launch/launcher_test
 VALGRIND_TESTS ?= $(filter-out $(VALGRIND_LEFT_OUT),$(patsubst %.c,%,$(TEST_SRC))) program
 valgrind: all $(patsubst %,$(BUILD)/tests/%,$(filter-out program,$(VALGRIND_TESTS)))  ## all tests and commands under valgrind's memcheck (an hour); VALGRIND_TESTS="src/coll/ring_test program"
 	@command -v valgrind >/dev/null 2>&1 || sh tools/install.sh valgrind

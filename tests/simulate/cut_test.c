@@ -99,12 +99,14 @@ static void cut_link(struct trial *t, const struct trial_shape *shape, int n_ran
     for (uint64_t at = 1; at <= volume->sent_bytes; at++) {
         plan.seed++;
         plan.cut_after_sent_bytes = at;
+        if (!test_takes(plan.seed)) continue;
         cut_once(t, shape, plan, at < volume->sent_bytes);
     }
     plan.cut_after_sent_bytes = 0;
     for (uint64_t at = 1; at <= volume->recv_bytes; at++) {
         plan.seed++;
         plan.cut_after_recv_bytes = at;
+        if (!test_takes(plan.seed)) continue;
         cut_once(t, shape, plan, at < volume->recv_bytes);
     }
 }

@@ -13,12 +13,21 @@
 
 #include <cmocka.h>
 
+#include "base/rng.h"
 #include "gradmesh.h"
 
 #define TEST_COUNT(array) (sizeof(array) / sizeof(array)[0])
 
 /* `make test-long` asks for more seeds and more sizes. */
 static inline bool test_is_long(void) { return getenv("GRADMESH_TEST_LONG") != NULL; }
+
+/* Under valgrind a matrix of many thousand cases that differ little is a sample, one in 16 by its key. */
+static inline bool test_takes(uint64_t key)
+{
+    static int is_sample = -1;
+    if (is_sample < 0) is_sample = getenv("TEST_VALGRIND") != NULL;
+    return !is_sample || gmi_rng_u64(17, key) % 16 == 0;
+}
 
 /* Under the thread sanitizer the tests of one thread, which have nothing to show there, look at fewer ranks. */
 #ifdef __SANITIZE_THREAD__
