@@ -422,7 +422,7 @@ static void complete(struct gmi_engine *e, gm_status status)
     atomic_fetch_sub(&e->n_unfinished, 1);
     let_go(w);
     atomic_store_explicit(&w->status, (int)status, memory_order_release);
-    if (w->is_released && is_pooled(e, w)) give_back(e, w);
+    if (is_pooled(e, w) && w->is_released) give_back(e, w); /* of a blocking call's nothing may be read: it may have returned */
     pthread_mutex_unlock(&e->comm->root->lock);
 }
 
